@@ -1,0 +1,1 @@
+"""The engine and model that `tune` uses when no service is named."""

@@ -1,0 +1,1 @@
+"""One folder an engine: flags, log grammar, HTTP surface. Everything that depends on a version lives here."""

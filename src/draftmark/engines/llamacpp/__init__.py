@@ -1,0 +1,1 @@
+"""llama-server of llama.cpp, builds around b11434, and what speaks its HTTP."""

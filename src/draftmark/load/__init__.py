@@ -1,0 +1,1 @@
+"""The load generator: workloads, the client, and what it measured."""

@@ -1,0 +1,177 @@
+"""The seams to the world. Every side effect is behind one of these; fakes are in `draftmark.testing`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from draftmark.model import (
+    Activity,
+    Arm,
+    Counters,
+    Evidence,
+    Health,
+    Identity,
+    Refusal,
+    SpeculationState,
+    StopReport,
+)
+
+
+class Clock(Protocol):
+    """Time, so that a test can own it."""
+
+    def monotonic(self) -> float:
+        """Seconds on a clock that never steps."""
+        ...
+
+    def now_iso(self) -> str:
+        """Wall clock, ISO 8601, UTC, milliseconds: `2026-11-29T17:50:27.123Z`."""
+        ...
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class CpuSample:
+    """CPU seconds since boot, and of one process group.
+
+    Attributes:
+        busy_s: All CPUs, everything but idle and iowait; steal included.
+        group_s: The server's processes, live and reaped.
+        own_s: This process and its reaped children.
+        cpus: Number of CPUs online.
+    """
+
+    busy_s: float
+    group_s: float
+    own_s: float
+    cpus: int
+
+
+class Supervisor(Protocol):
+    """Starts and stops one service. It owns every process it starts: none outlives it, whatever kills it."""
+
+    @property
+    def original(self) -> tuple[str, ...]:
+        """The service's own command line, as found."""
+        ...
+
+    def start(self, command: Sequence[str], log: Path) -> Identity:
+        """Start `command`, its stdout and stderr appended to `log`.
+
+        Raises:
+            StartError: The program cannot be executed.
+            RefusedError: An instance is running already.
+        """
+        ...
+
+    def identity(self) -> Identity | None:
+        """Who is running now; None when nothing is."""
+        ...
+
+    def exit_code(self) -> int | None:
+        """Exit status of the last main process, negative for a signal; None while it runs or if unknown."""
+        ...
+
+    def stop(self) -> StopReport:
+        """SIGTERM, wait, SIGTERM, wait, SIGKILL; returns when every process of the service is gone. Idempotent."""
+        ...
+
+    def cpu(self) -> CpuSample | None:
+        """CPU accounting for telling a neighbour's work from the server's; None where it cannot be read."""
+        ...
+
+
+class EngineClient(Protocol):
+    """A running server, spoken to over HTTP in its engine's own words. Blocking calls, short timeouts."""
+
+    @property
+    def base_url(self) -> str:
+        """`http://127.0.0.1:8080`."""
+        ...
+
+    def health(self) -> Health:
+        """Never raises: what cannot be reached is `UNREACHABLE`."""
+        ...
+
+    def generate_one(self) -> None:
+        """One token, to prove that it serves.
+
+        Raises:
+            StartError: It did not answer with a token.
+        """
+        ...
+
+    def speculation(self) -> SpeculationState:
+        """Whether it really speculates, by its own word."""
+        ...
+
+    def counters(self) -> Counters:
+        """Cumulative counters now; fields are None where the engine does not expose them."""
+        ...
+
+    def activity(self) -> Activity:
+        """Requests running and queued now."""
+        ...
+
+
+class Engine(Protocol):
+    """What an engine's folder offers: its flags, its log, its HTTP surface. Pure but for `client`."""
+
+    @property
+    def name(self) -> str:
+        """`llamacpp`, `sglang`, `vllm`."""
+        ...
+
+    def recognises(self, command: Sequence[str]) -> bool:
+        """Whether this command line starts this engine."""
+        ...
+
+    def base_url(self, command: Sequence[str]) -> str:
+        """Where that command line will listen."""
+        ...
+
+    def depth(self, command: Sequence[str]) -> int:
+        """Depth that this command line asks for; 0 when speculation is off."""
+        ...
+
+    def with_arm(self, command: Sequence[str], arm: Arm) -> tuple[str, ...]:
+        """The command line with the arm's flags added, replaced or removed, and nothing else changed.
+
+        Raises:
+            UsageError: The command line has no speculation method, and none can be inferred.
+        """
+        ...
+
+    def refuse(self, command: Sequence[str], arm: Arm) -> Refusal | None:
+        """Why this arm need not be started, if that is known before a start."""
+        ...
+
+    def check(self, command: Sequence[str]) -> None:
+        """Look at files that the command line names, before anything is started.
+
+        Raises:
+            BadInputError: A model file is missing or is not what it should be.
+        """
+        ...
+
+    def decisive(self, log: Sequence[str], file: str) -> Evidence | None:
+        """The line of a failed start's log that says why, if any does."""
+        ...
+
+    def summary(self, command: Sequence[str]) -> dict[str, str]:
+        """Facts for `inspect`, in the engine's own terms: model, context, slots, method, …."""
+        ...
+
+    def request_extra(self) -> dict[str, object]:
+        """Fields added to every measured request's body, such as a switch that turns the prompt cache off."""
+        ...
+
+    def client(self, base_url: str) -> EngineClient:
+        """A client for a server at `base_url`."""
+        ...

@@ -1,0 +1,1 @@
+"""The run directory: append-only records, resume, re-derivation."""

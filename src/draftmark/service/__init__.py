@@ -1,0 +1,1 @@
+"""How a service is started, watched and stopped."""
