@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -168,10 +168,22 @@ class Engine(Protocol):
         """Facts for `inspect`, in the engine's own terms: model, context, slots, method, …."""
         ...
 
+    def speculation_lost(self, log: Sequence[str], file: str) -> Evidence | None:
+        """The line by which a server says that it goes on without the speculation it was asked for."""
+        ...
+
+    def cpu_bound(self, command: Sequence[str]) -> bool:
+        """Whether generation runs on this host's CPUs, so that a neighbour's work falsifies the figures."""
+        ...
+
+    def headers(self, command: Sequence[str]) -> dict[str, str]:
+        """HTTP headers that the server wants, such as an API key given on the command line."""
+        ...
+
     def request_extra(self) -> dict[str, object]:
         """Fields added to every measured request's body, such as a switch that turns the prompt cache off."""
         ...
 
-    def client(self, base_url: str) -> EngineClient:
+    def client(self, base_url: str, headers: Mapping[str, str]) -> EngineClient:
         """A client for a server at `base_url`."""
         ...

@@ -1,0 +1,88 @@
+"""A running llama-server over HTTP. Endpoints as in tools/server at about b11434."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from draftmark.engines.http import Reply, call
+from draftmark.engines.prometheus import total
+from draftmark.errors import StartError
+from draftmark.model import Activity, Counters, Health, SpeculationState
+
+
+class LlamaServerClient:
+    """ports.EngineClient for llama-server."""
+
+    def __init__(self, base_url: str, *, headers: Mapping[str, str] | None = None, timeout_s: float = 5.0) -> None:
+        self._base_url = base_url.rstrip("/")
+        self._headers = dict(headers or {})
+        self._timeout_s = timeout_s
+
+    @property
+    def base_url(self) -> str:
+        """Where it listens."""
+        return self._base_url
+
+    def _call(self, path: str, body: object | None = None, timeout_s: float | None = None) -> Reply | None:
+        return call(self._base_url + path, body=body, headers=self._headers, timeout_s=timeout_s or self._timeout_s)
+
+    def health(self) -> Health:
+        """503 until the model is loaded, on every endpoint; then 200: a genuine sign of readiness."""
+        reply = self._call("/health", timeout_s=2.0)
+        if reply is None:
+            return Health.UNREACHABLE
+        return Health.READY if reply.status == 200 else Health.LOADING
+
+    def generate_one(self) -> None:
+        """One token over the native endpoint; health alone does not show a stuck decode loop."""
+        body = {"prompt": "Hello", "n_predict": 1, "temperature": 0, "cache_prompt": False}
+        reply = self._call("/completion", body, timeout_s=60.0)
+        document = reply.json() if reply else None
+        if reply is None or reply.status != 200 or not isinstance(document, dict):
+            shown = "no answer within 60 s" if reply is None else f"HTTP {reply.status}: {reply.body[:200]!r}"
+            raise StartError("the server is up but does not generate", evidence=(f"POST /completion: {shown}",))
+
+    def speculation(self) -> SpeculationState:
+        """`speculative` of the slots. The depth is not told by any endpoint."""
+        reply = self._call("/slots")
+        slots = reply.json() if reply and reply.status == 200 else None
+        if not isinstance(slots, list) or not slots:
+            return SpeculationState(on=None, depth=None, source="GET /slots (not available)")
+        flags = [slot.get("speculative") for slot in slots if isinstance(slot, dict)]
+        known = [flag for flag in flags if isinstance(flag, bool)]
+        return SpeculationState(on=all(known) if known else None, depth=None, source="GET /slots")
+
+    def counters(self) -> Counters:
+        """From /metrics, which is off unless the server was started with --metrics."""
+        reply = self._call("/metrics")
+        if reply is None or reply.status != 200:
+            return Counters()
+        text = reply.body.decode("utf-8", "replace")
+
+        def count(name: str) -> int | None:
+            value = total(text, f"llamacpp:{name}_total")
+            return None if value is None else round(value)
+
+        return Counters(
+            drafts=count("spec_decode_num_drafts"),
+            drafted_tokens=count("spec_decode_num_draft_tokens"),
+            accepted_tokens=count("spec_decode_num_accepted_tokens"),
+            output_tokens=count("tokens_predicted"),
+            raw=text,
+        )
+
+    def activity(self) -> Activity:
+        """Slots at work, from /slots; queued requests from /metrics where it is on."""
+        reply = self._call("/slots")
+        slots = reply.json() if reply and reply.status == 200 else None
+        running = (
+            sum(1 for slot in slots if isinstance(slot, dict) and slot.get("is_processing") is True)
+            if isinstance(slots, list)
+            else None
+        )
+        metrics = self._call("/metrics")
+        queued = None
+        if metrics is not None and metrics.status == 200:
+            deferred = total(metrics.body.decode("utf-8", "replace"), "llamacpp:requests_deferred")
+            queued = None if deferred is None else round(deferred)
+        return Activity(running=running, queued=queued)

@@ -1,0 +1,115 @@
+"""ports.Engine for llama-server: joins the folder's flags, log and HTTP."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from draftmark.engines.flags import value_of
+from draftmark.engines.llamacpp import flags, logs
+from draftmark.engines.llamacpp.client import LlamaServerClient
+from draftmark.errors import BadInputError, UsageError
+from draftmark.model import Arm, Evidence, Refusal
+
+_GGUF_MAGIC = b"GGUF"
+
+
+class LlamaCpp:
+    """llama-server, and what speaks its flags and HTTP."""
+
+    name = "llamacpp"
+
+    def recognises(self, command: Sequence[str]) -> bool:
+        """Whether llama-server stands in the command line."""
+        return flags.program_index(command) is not None
+
+    def base_url(self, command: Sequence[str]) -> str:
+        """Host and port it will listen on; 0.0.0.0 and :: are reached over loopback."""
+        known = flags.facts()
+        host = value_of(command, known["facts"]["host"]) or os.environ.get("LLAMA_ARG_HOST") or "127.0.0.1"
+        port = (
+            value_of(command, known["facts"]["port"])
+            or os.environ.get("LLAMA_ARG_PORT")
+            or str(known["default_port"])
+        )
+        prefix = value_of(command, known["facts"]["api_prefix"]) or ""
+        if not port.isdigit() or not 0 < int(port) < 65536:
+            raise UsageError(f'the port "{port}" is not a port number', evidence=(f"--port {port}",))
+        host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, host)  # noqa: S104 - read, not bound
+        if ":" in host and not host.startswith("["):
+            host = f"[{host}]"
+        return f"http://{host}:{port}{prefix.rstrip('/')}"
+
+    def depth(self, command: Sequence[str]) -> int:
+        """Depth the command line asks for."""
+        return flags.depth_of(command)
+
+    def with_arm(self, command: Sequence[str], arm: Arm) -> tuple[str, ...]:
+        """The command line of an arm."""
+        return flags.with_arm(command, arm)
+
+    def refuse(self, command: Sequence[str], arm: Arm) -> Refusal | None:
+        """Depths that draft nothing."""
+        return flags.refusal(command, arm)
+
+    def check(self, command: Sequence[str]) -> None:
+        """Removed flags, and model files that are no GGUF: seconds now rather than a failed start later."""
+        for flag, instead in flags.removed_flags(command).items():
+            raise UsageError(
+                f"this engine no longer has the flag {flag}",
+                evidence=(" ".join(command),),
+                next_step=f"write {instead} in its place",
+            )
+        for key in ("model", "draft_model"):
+            path = value_of(command, flags.facts()["facts"][key])
+            if path is not None:
+                _check_gguf(Path(path).expanduser())
+
+    def decisive(self, log: Sequence[str], file: str) -> Evidence | None:
+        """The line that says why a start failed."""
+        return logs.decisive(log, file)
+
+    def speculation_lost(self, log: Sequence[str], file: str) -> Evidence | None:
+        """The line by which the server says it goes on without speculation."""
+        return logs.speculation_lost(log, file)
+
+    def summary(self, command: Sequence[str]) -> dict[str, str]:
+        """Facts of the command line."""
+        return flags.summary(command)
+
+    def request_extra(self) -> dict[str, object]:
+        """No prompt cache: the arms ask the same prompts, and a cached one would flatter the later arm."""
+        return {"cache_prompt": False}
+
+    def cpu_bound(self, command: Sequence[str]) -> bool:
+        """The embedded build has no GPU; another build does without one when no layer goes there."""
+        layers = value_of(command, flags.facts()["facts"]["gpu_layers"])
+        return layers == "0" or any(Path(word).name == "launcher.py" for word in command)
+
+    def headers(self, command: Sequence[str]) -> dict[str, str]:
+        """The first of the keys that the server was started with."""
+        keys = value_of(command, flags.facts()["facts"]["api_key"])
+        return {"Authorization": f"Bearer {keys.split(',')[0]}"} if keys else {}
+
+    def client(self, base_url: str, headers: Mapping[str, str]) -> LlamaServerClient:
+        """A client for a running server."""
+        return LlamaServerClient(base_url, headers=headers)
+
+
+def _check_gguf(path: Path) -> None:
+    try:
+        with path.open("rb") as file:
+            magic = file.read(4)
+    except OSError as error:
+        raise BadInputError(
+            f"cannot read the model {path}",
+            evidence=(f"{error.strerror} (errno {error.errno})",),
+            next_step="give an existing .gguf file after -m",
+        ) from None
+    if magic != _GGUF_MAGIC:
+        raise BadInputError(
+            f"{path} is not a GGUF file",
+            evidence=(f"it begins with {magic!r}, a GGUF begins with {_GGUF_MAGIC!r}",),
+            next_step="give a .gguf file after -m (a safetensors model is converted by llama.cpp's convert script)",
+        )

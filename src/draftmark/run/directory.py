@@ -1,0 +1,221 @@
+"""The run directory: written record by record as the run goes, so that a crash loses nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from draftmark.errors import BadInputError, StorageError, UsageError
+from draftmark.model import RequestRecord, Trial
+from draftmark.run.records import (
+    Action,
+    RunInfo,
+    RunRecord,
+    TrialRecord,
+    decode,
+    decode_lines,
+    encode_document,
+    encode_line,
+)
+
+_TRIAL_DIRECTORY = re.compile(r"^(\d+)-[^.]+$")
+
+
+@contextlib.contextmanager
+def storing(path: Path) -> Iterator[None]:
+    """Turn what the file system says into the errors that users read.
+
+    Raises:
+        StorageError: The disk is full, a quota is used up, or the device failed.
+        BadInputError: The path cannot be written at all.
+    """
+    try:
+        yield
+    except OSError as error:
+        evidence = (f"{error.filename or path}: {error.strerror} (errno {error.errno})",)
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG):
+            raise StorageError(
+                "a record of the run could not be written",
+                evidence=evidence,
+                next_step=f"free some space, then: draftmark tune --resume {path}",
+            ) from None
+        raise BadInputError(
+            f"cannot write to the run directory {path}",
+            evidence=evidence,
+            next_step="name a directory that you may write to: --run DIR",
+        ) from None
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write beside, flush, rename: a reader sees the old file or the new one, never half of one."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with beside.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+
+
+class TrialWriter:
+    """Files of one trial in the making. Its directory counts as finished when `trial.json` is there."""
+
+    def __init__(self, run: Path, path: Path) -> None:
+        self._run = run
+        self.path = path
+        self.written = 0
+        self._requests: BinaryIO | None = None
+
+    @property
+    def log(self) -> Path:
+        """Where the server's stdout and stderr go."""
+        return self.path / "server.log"
+
+    def request(self, record: RequestRecord) -> None:
+        """Append one request record, through to the kernel."""
+        with storing(self._run):
+            if self._requests is None:
+                self._requests = (self.path / "requests.jsonl").open("ab", buffering=0)
+            line = encode_line(record)
+            if self._requests.write(line) != len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path / "requests.jsonl"))
+        self.written += 1
+
+    def text(self, name: str, content: str) -> None:
+        """A file beside the records, such as `metrics.before.prom`."""
+        with storing(self._run):
+            write_atomically(self.path / name, content.encode())
+
+    def document(self, name: str, content: object) -> None:
+        """A JSON file beside the records, such as `measurement.json`."""
+        with storing(self._run):
+            write_atomically(self.path / name, encode_document(content))
+
+    def finish(self, trial: Trial) -> None:
+        """Write `trial.json`: from now on the trial is not repeated."""
+        self.close()
+        self.document("trial.json", trial)
+
+    def close(self) -> None:
+        """Close the record file. Idempotent."""
+        if self._requests is not None:
+            self._requests.close()
+            self._requests = None
+
+
+class RunDirectory:
+    """A run on disk."""
+
+    def __init__(self, path: Path, info: RunInfo) -> None:
+        self.path = path
+        self.info = info
+
+    @classmethod
+    def create(cls, path: Path, info: RunInfo) -> RunDirectory:
+        """Make a new run directory.
+
+        Raises:
+            UsageError: There is something at that place already.
+            BadInputError: The place cannot be written.
+            StorageError: The disk is full.
+        """
+        with storing(path):
+            if path.exists() and (not path.is_dir() or any(path.iterdir())):
+                raise UsageError(
+                    f"{path} exists and is not an empty directory",
+                    next_step=f"go on with it (draftmark tune --resume {path}) or name another: --run DIR",
+                )
+            (path / "trials").mkdir(parents=True, exist_ok=True)
+            write_atomically(path / "run.json", encode_document(info))
+        return cls(path, info)
+
+    @classmethod
+    def open(cls, path: Path) -> RunDirectory:
+        """Open an existing run.
+
+        Raises:
+            BadInputError: It is not a run directory, or its run.json cannot be read.
+        """
+        try:
+            data = (path / "run.json").read_bytes()
+            return cls(path, decode(data, RunInfo))
+        except OSError as error:
+            raise BadInputError(
+                f"{path} is not a run directory",
+                evidence=(f"run.json: {error.strerror}",),
+                next_step="give the directory that `draftmark tune` named at its end",
+            ) from None
+        except msgspec.DecodeError as error:
+            raise BadInputError(
+                f"{path / 'run.json'} cannot be understood",
+                evidence=(str(error),),
+                next_step="it was written by another version, or damaged; start a new run",
+            ) from None
+
+    def action(self, action: Action) -> None:
+        """Append one action."""
+        with storing(self.path), (self.path / "actions.jsonl").open("ab", buffering=0) as file:
+            file.write(encode_line(action))
+
+    def trial(self, directory: str) -> TrialWriter:
+        """Begin a trial. What an interrupted try left under that name is kept beside it, out of every figure."""
+        path = self.path / "trials" / directory
+        with storing(self.path):
+            if path.exists():
+                attempt = 1
+                while (aside := path.with_name(f"{directory}.interrupted-{attempt}")).exists():
+                    attempt += 1
+                path.rename(aside)
+            path.mkdir(parents=True)
+        return TrialWriter(self.path, path)
+
+    def finished(self) -> frozenset[int]:
+        """Slot numbers whose trial is over."""
+        return frozenset(number for number, _ in self._finished())
+
+    def _finished(self) -> list[tuple[int, Path]]:
+        found = []
+        for path in (self.path / "trials").iterdir() if (self.path / "trials").is_dir() else ():
+            name = _TRIAL_DIRECTORY.match(path.name)
+            if name and (path / "trial.json").is_file():
+                found.append((int(name[1]), path))
+        return sorted(found)
+
+    def load(self) -> RunRecord:
+        """Read everything back; torn last lines are left out.
+
+        Raises:
+            BadInputError: A finished trial cannot be read.
+        """
+        trials = []
+        for _, path in self._finished():
+            try:
+                trial = decode((path / "trial.json").read_bytes(), Trial)
+                requests = path / "requests.jsonl"
+                records = decode_lines(requests.read_bytes(), RequestRecord) if requests.exists() else ()
+            except (OSError, msgspec.DecodeError) as error:
+                raise BadInputError(
+                    f"{path} cannot be read",
+                    evidence=(str(error),),
+                    next_step=f"move it away and go on: draftmark tune --resume {self.path}",
+                ) from None
+            trials.append(TrialRecord(trial=trial, requests=records))
+        log = self.path / "actions.jsonl"
+        actions = decode_lines(log.read_bytes(), Action) if log.exists() else ()
+        return RunRecord(info=self.info, actions=actions, trials=tuple(trials))
+
+    def write(self, name: str, data: bytes) -> Path:
+        """A derived file, such as `result.json`; replaced as a whole."""
+        with storing(self.path):
+            write_atomically(self.path / name, data)
+        return self.path / name

@@ -1,0 +1,139 @@
+"""What the run directory holds, as types, and their JSON. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import msgspec
+
+from draftmark.model import Arm, Refusal, RequestRecord, Trial, Workload
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slot:
+    """One place in the schedule: which arm is started when."""
+
+    number: int
+    round: int
+    arm: Arm
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunInfo:
+    """`run.json`: provenance and plan, secrets redacted; written once, before anything is started.
+
+    Attributes:
+        service: The reference as the user gave it, redacted.
+        engine: The engine's name.
+        engine_version: As the engine or its package says; None when unknown.
+        command: The service's original command line, redacted.
+        redacted: True when a secret was cut out, so that a resume needs the service again.
+        host: Facts of the host the server runs on.
+        settings: Options that change what is measured; runs that differ here are not compared.
+        workloads: What is asked, in full, so that a resume asks the same.
+        baseline: The arm that is running today.
+        arms: All arms, the baseline included, in the order given.
+        refused: Arms that are not started, by name, and why.
+        schedule: Slots in order.
+    """
+
+    schema: str = "draftmark.run/1"
+    draftmark: str
+    service: str
+    engine: str
+    engine_version: str | None
+    command: tuple[str, ...]
+    redacted: bool
+    host: dict[str, Any]
+    started_at: str
+    settings: dict[str, Any]
+    workloads: tuple[Workload, ...]
+    concurrency: tuple[int, ...]
+    rounds: int
+    tie_margin: float
+    baseline: Arm
+    arms: tuple[Arm, ...]
+    refused: dict[str, Refusal]
+    schedule: tuple[Slot, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Action:
+    """One line of `actions.jsonl`: something that was done to the world, and when.
+
+    Attributes:
+        at: Wall clock, ISO 8601 UTC.
+        at_s: Monotonic seconds since this process began with the run.
+        what: `begin`, `start`, `ready`, `measure`, `stop`, `resume`, `finish`, `interrupted`, ….
+        trial: Slot number it belongs to.
+        detail: Facts of that kind of action.
+    """
+
+    at: str
+    at_s: float
+    what: str
+    trial: int | None = None
+    detail: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialRecord:
+    """A finished trial with its request records.
+
+    Attributes:
+        trial: As written at its end.
+        requests: As written while it ran; a torn last line is left out.
+    """
+
+    trial: Trial
+    requests: tuple[RequestRecord, ...]
+
+    @property
+    def torn(self) -> bool:
+        """Whether records are missing that the trial says it wrote."""
+        return len(self.requests) < self.trial.requests
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRecord:
+    """Everything that a result follows from."""
+
+    info: RunInfo
+    actions: tuple[Action, ...]
+    trials: tuple[TrialRecord, ...]
+
+
+def encode_line(record: object) -> bytes:
+    """One JSON line, newline included."""
+    return msgspec.json.encode(record) + b"\n"
+
+
+def encode_document(document: object) -> bytes:
+    """A JSON document for people and diffs: indented, one form for one content."""
+    return msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n"
+
+
+def decode(data: bytes, kind: type[T]) -> T:
+    """One record.
+
+    Raises:
+        msgspec.DecodeError: Not JSON, or not of that kind.
+    """
+    return msgspec.json.decode(data, type=kind)
+
+
+def decode_lines(data: bytes, kind: type[T]) -> tuple[T, ...]:
+    """Every whole line that is a record; a process killed in mid-write leaves a torn last line, which is left out."""
+    decoder = msgspec.json.Decoder(kind)
+    found: list[T] = []
+    for line in data.split(b"\n"):
+        if not line.strip():
+            continue
+        try:
+            found.append(decoder.decode(line))
+        except msgspec.DecodeError:
+            break  # what follows a torn line is not to be trusted
+    return tuple(found)
