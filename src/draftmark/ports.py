@@ -180,6 +180,10 @@ class Engine(Protocol):
         """HTTP headers that the server wants, such as an API key given on the command line."""
         ...
 
+    def hazards(self, command: Sequence[str]) -> list[dict[str, str]]:
+        """What in the command line would spoil a tuning: `what`, `evidence`, `next_step` of each."""
+        ...
+
     def request_extra(self) -> dict[str, object]:
         """Fields added to every measured request's body, such as a switch that turns the prompt cache off."""
         ...

@@ -25,7 +25,7 @@ from draftmark.run.records import (
     encode_line,
 )
 
-_TRIAL_DIRECTORY = re.compile(r"^(\d+)-[^.]+$")
+_TRIAL_DIRECTORY = re.compile(r"^(\d+)-(?!.*\.interrupted-\d+$).+$")
 
 
 @contextlib.contextmanager
@@ -70,11 +70,17 @@ def write_atomically(path: Path, data: bytes) -> None:
 class TrialWriter:
     """Files of one trial in the making. Its directory counts as finished when `trial.json` is there."""
 
-    def __init__(self, run: Path, path: Path) -> None:
+    def __init__(self, run: Path, path: Path, *, requests: str = "requests.jsonl") -> None:
         self._run = run
         self.path = path
         self.written = 0
+        self._requests_path = path / requests
         self._requests: BinaryIO | None = None
+
+    @classmethod
+    def at(cls, path: Path) -> TrialWriter:
+        """A writer of request records alone, for a file of the user's own."""
+        return cls(path.parent, path.parent, requests=path.name)
 
     @property
     def log(self) -> Path:
@@ -85,10 +91,10 @@ class TrialWriter:
         """Append one request record, through to the kernel."""
         with storing(self._run):
             if self._requests is None:
-                self._requests = (self.path / "requests.jsonl").open("ab", buffering=0)
+                self._requests = self._requests_path.open("ab", buffering=0)
             line = encode_line(record)
             if self._requests.write(line) != len(line):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path / "requests.jsonl"))
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._requests_path))
         self.written += 1
 
     def text(self, name: str, content: str) -> None:

@@ -126,7 +126,7 @@ def decode(data: bytes, kind: type[T]) -> T:
 
 
 def decode_lines(data: bytes, kind: type[T]) -> tuple[T, ...]:
-    """Every whole line that is a record; a process killed in mid-write leaves a torn last line, which is left out."""
+    """Every whole line that is a record; a killed process leaves a torn last line, which is left out."""
     decoder = msgspec.json.Decoder(kind)
     found: list[T] = []
     for line in data.split(b"\n"):

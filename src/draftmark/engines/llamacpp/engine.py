@@ -20,6 +20,10 @@ class LlamaCpp:
 
     name = "llamacpp"
 
+    def __init__(self, *, method: str | None = None) -> None:
+        """`method` is the drafting method to bring when a command line names none."""
+        self._bring = method
+
     def recognises(self, command: Sequence[str]) -> bool:
         """Whether llama-server stands in the command line."""
         return flags.program_index(command) is not None
@@ -47,11 +51,11 @@ class LlamaCpp:
 
     def with_arm(self, command: Sequence[str], arm: Arm) -> tuple[str, ...]:
         """The command line of an arm."""
-        return flags.with_arm(command, arm)
+        return flags.with_arm(command, arm, bring=self._bring)
 
     def refuse(self, command: Sequence[str], arm: Arm) -> Refusal | None:
         """Depths that draft nothing."""
-        return flags.refusal(command, arm)
+        return flags.refusal(command, arm, bring=self._bring)
 
     def check(self, command: Sequence[str]) -> None:
         """Removed flags, and model files that are no GGUF: seconds now rather than a failed start later."""
@@ -81,6 +85,37 @@ class LlamaCpp:
     def request_extra(self) -> dict[str, object]:
         """No prompt cache: the arms ask the same prompts, and a cached one would flatter the later arm."""
         return {"cache_prompt": False}
+
+    def hazards(self, command: Sequence[str]) -> list[dict[str, str]]:
+        """Endpoints that are off, and a depth in force that drafts nothing."""
+        found: list[dict[str, str]] = []
+        if "--metrics" not in command:
+            found.append(
+                {
+                    "what": "/metrics is off: acceptance is summed from the answers, rounds are unknown",
+                    "evidence": "no --metrics on the command line",
+                    "next_step": "add --metrics",
+                }
+            )
+        if "--no-slots" in command:
+            found.append(
+                {
+                    "what": "/slots is off: whether speculation is really on cannot be asked",
+                    "evidence": "--no-slots",
+                    "next_step": "take --no-slots out",
+                }
+            )
+        depth = flags.depth_of(command)
+        dead = flags.refusal(command, Arm(depth)) if depth else None
+        if dead is not None:
+            found.append(
+                {
+                    "what": "speculation is configured and does nothing",
+                    "evidence": dead.because,
+                    "next_step": "raise the depth or lower that minimum; draftmark tune finds the depth",
+                }
+            )
+        return found
 
     def cpu_bound(self, command: Sequence[str]) -> bool:
         """The embedded build has no GPU; another build does without one when no layer goes there."""

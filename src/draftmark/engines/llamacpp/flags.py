@@ -77,8 +77,10 @@ def depth_of(command: Sequence[str]) -> int:
     return _number(spec, facts()["methods"][method]["depth"])
 
 
-def with_arm(command: Sequence[str], arm: Arm) -> tuple[str, ...]:
+def with_arm(command: Sequence[str], arm: Arm, *, bring: str | None = None) -> tuple[str, ...]:
     """The command line with the arm's flags, and every other word as it was.
+
+    `bring` is the method to use when the command line names none.
 
     Depth 0 takes every flag of speculation out and says `--spec-type none`, so that a LLAMA_ARG_SPEC_TYPE in the
     environment does not switch it on again.
@@ -89,20 +91,21 @@ def with_arm(command: Sequence[str], arm: Arm) -> tuple[str, ...]:
         spec = {"--spec-type": "none"}
     else:
         if method is None:
-            method = _brought(spec)
+            method = _brought(spec, bring)
             # Only what was missing is added: a size the user chose for this method stays.
-            spec = {"--spec-type": method, **facts()["bring"]["flags"], **_without_type(spec)}
+            added = facts()["bring"]["flags"] if method == facts()["bring"]["method"] else {}
+            spec = {"--spec-type": method, **added, **_without_type(spec)}
         else:
             spec = {"--spec-type": method, **_without_type(spec)}
         spec[facts()["methods"][method]["depth"]] = str(arm.depth)
     return (*rest, *render(spec), *(word for knob in arm.knobs for word in knob))
 
 
-def refusal(command: Sequence[str], arm: Arm) -> Refusal | None:
+def refusal(command: Sequence[str], arm: Arm, *, bring: str | None = None) -> Refusal | None:
     """Why an arm need not be started: it would draft nothing, so its figure would be the baseline's."""
     if arm.depth == 0:
         return None
-    rewritten = with_arm(command, arm)
+    rewritten = with_arm(command, arm, bring=bring)
     method = method_of(rewritten)
     limit = facts()["methods"][method]["min_from"] if method and "min_from" in facts()["methods"][method] else None
     if limit is None:
@@ -127,7 +130,14 @@ def summary(command: Sequence[str]) -> dict[str, str]:
     return shown
 
 
-def _brought(spec: dict[str, str | None]) -> str:
+def _brought(spec: dict[str, str | None], bring: str | None) -> str:
+    if bring is not None:
+        if bring not in facts()["methods"]:
+            raise UsageError(
+                f'llama-server has no drafting method "{bring}" with a depth',
+                next_step=f"use one of: {', '.join(sorted(facts()['methods']))}",
+            )
+        return bring
     if "--spec-draft-model" in spec or "--spec-draft-hf" in spec:
         return "draft-simple"
     return str(facts()["bring"]["method"])

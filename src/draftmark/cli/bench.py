@@ -1,0 +1,210 @@
+"""`draftmark bench`: load a service and measure it. Chooses nothing, changes nothing."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from draftmark import __version__
+from draftmark.cli import compose, options
+from draftmark.cli.output import print_json, progress_console, result_console
+from draftmark.cli.progress import LoadProgress
+from draftmark.engines.detect import detect
+from draftmark.errors import FailedError, UsageError
+from draftmark.load.client import LoadRun, run_closed_loop
+from draftmark.load.measurement import measure
+from draftmark.model import Counters, Measurement, RequestRecord, ServiceKind
+from draftmark.ports import EngineClient
+from draftmark.run.directory import TrialWriter, storing
+from draftmark.service.host import SystemClock
+from draftmark.service.reference import parse_reference
+from draftmark.tune.disturbance import load_faults
+from draftmark.tune.startup import Starter
+from draftmark.tune.trial import Axis, Limits, counters_between
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    options.service(parser)
+    options.workload(parser)
+    group = parser.add_argument_group("server")
+    group.add_argument("--model", metavar="NAME", help="model name to ask for (default: the first that it serves)")
+    group.add_argument("--header", action="append", default=[], metavar="'N: V'", help="HTTP header, such as a key")
+    group.add_argument("--max-seconds", type=options.positive_number, metavar="S", help="longest measurement")
+    group.add_argument("--start-timeout", type=options.positive_number, default=600.0, metavar="S")
+    group.add_argument("--output", type=Path, metavar="FILE", help="every request's record, as JSONL")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Server:
+    shown: str
+    base_url: str
+    engine: str
+    client: EngineClient | None
+    headers: dict[str, str]
+    extra: dict[str, object]
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure, print, and say with the exit status whether anything was measured."""
+    reference = parse_reference(args.service)
+    embedded = reference.kind is ServiceKind.EMBEDDED
+    found = compose.workloads(args, embedded=embedded)
+    levels = compose.concurrency(args, embedded=embedded)
+    axes = compose.axes(
+        found, levels, compose.requests_per_level(args, levels, embedded=embedded), embedded=embedded
+    )
+    headers = dict(_header(text) for text in args.header)
+    with _record_to(args.output) as keep, _server(args, headers) as server:
+        measured = [_one(args, server, axis, keep) for axis in axes]
+    document = msgspec.to_builtins(_document(server, measured))
+    if args.json:
+        print_json(document)
+    else:
+        from draftmark.report.terminal import print_bench
+
+        print_bench(document, result_console())
+    if not any(m.requests for m in measured):
+        kinds = sorted({kind for m in measured for kind in m.errors})
+        raise FailedError(
+            "no request completed",
+            evidence=(f"errors: {', '.join(kinds)}",),
+            next_step="see whether the server serves at all: draftmark inspect SERVICE",
+        )
+    return 0
+
+
+def _header(text: str) -> tuple[str, str]:
+    name, colon, value = text.partition(":")
+    if not colon or not name.strip():
+        raise UsageError(
+            "a header is NAME: VALUE", evidence=(text,), next_step="--header 'Authorization: Bearer …'"
+        )
+    return name.strip(), value.strip()
+
+
+@contextmanager
+def _server(args: argparse.Namespace, headers: dict[str, str]) -> Iterator[_Server]:
+    """A running server: somebody's own at a URL, or one that is started here and stopped at the end."""
+    reference = parse_reference(args.service)
+    if reference.kind is ServiceKind.URL:
+        found = detect(reference.target)
+        yield _Server(
+            shown=str(reference),
+            base_url=reference.target.rstrip("/").removesuffix("/v1"),
+            engine=found.engine,
+            client=found.client,
+            headers=headers,
+            extra={},
+        )
+        return
+    target = compose.target(args)
+    with tempfile.TemporaryDirectory(prefix="draftmark-") as scratch, target.supervisor() as supervisor:
+        starter = Starter(
+            engine=target.engine,
+            supervisor=supervisor,
+            clock=SystemClock(),
+            port_holder=compose.listener_at,
+            timeout_s=args.start_timeout,
+        )
+        ready = starter.start(target.command, Path(scratch) / "server.log")
+        yield _Server(
+            shown=target.shown,
+            base_url=ready.client.base_url,
+            engine=target.engine.name,
+            client=ready.client,
+            headers={**target.engine.headers(target.command), **headers},
+            extra=target.engine.request_extra(),
+        )
+
+
+@contextmanager
+def _record_to(path: Path | None) -> Iterator[Callable[[RequestRecord], None]]:
+    if path is None:
+        yield lambda _record: None
+        return
+    with storing(path.parent):
+        path.open("wb").close()
+    writer = TrialWriter.at(path)
+    try:
+        yield writer.request
+    finally:
+        writer.close()
+
+
+def _one(
+    args: argparse.Namespace, server: _Server, axis: Axis, keep: Callable[[RequestRecord], None]
+) -> Measurement:
+    before = server.client.counters() if server.client else Counters()
+    with LoadProgress(progress_console(), axis.key) as progress:
+        run: LoadRun = run_closed_loop(
+            server.base_url,
+            axis.workload,
+            concurrency=axis.concurrency,
+            api=args.api,
+            repeat=axis.repeat,
+            warmup=axis.warmup,
+            extra=server.extra,
+            request_timeout_s=args.request_timeout,
+            max_seconds=args.max_seconds,
+            headers=server.headers,
+            model=args.model,
+            on_record=keep,
+            on_progress=progress.show,
+        )
+    after = server.client.counters() if server.client else Counters()
+    limits = Limits()
+    return measure(
+        run.records,
+        workload=axis.workload.name,
+        concurrency=axis.concurrency,
+        counters=counters_between(before, after),
+        client=run.client,
+        assumptions=run.assumptions,
+        disturbed=load_faults(run, limits.max_error_rate, limits.max_loop_lag_ms),
+    )
+
+
+def _document(server: _Server, measured: list[Measurement]) -> dict[str, Any]:
+    """The `draftmark.bench/1` document; the keys of a single level stand at the top too."""
+    levels = [_level(m) for m in measured]
+    return {
+        "schema": "draftmark.bench/1",
+        "draftmark": __version__,
+        "service": server.shown,
+        "engine": server.engine,
+        **(levels[0] if len(levels) == 1 else {}),
+        "levels": levels,
+    }
+
+
+def _level(m: Measurement) -> dict[str, Any]:
+    return {
+        "workload": m.workload,
+        "concurrency": m.concurrency,
+        "requests": m.requests,
+        "errors": m.errors,
+        "duration_s": m.duration_s,
+        "window": m.window,
+        "output_tok_s": m.output_tok_s,
+        "output_tokens": m.output_tokens,
+        "prompt_tokens": m.prompt_tokens,
+        "ttft_ms": m.ttft_ms,
+        "tpot_ms": m.tpot_ms,
+        "itl_ms": m.itl_ms,
+        "chunk_gap_ms": m.chunk_gap_ms,
+        "e2e_ms": m.e2e_ms,
+        "accept_len": m.acceptance.accept_len if m.acceptance else None,
+        "tokens_per_step": m.acceptance.tokens_per_step if m.acceptance else None,
+        "goodput_req_s": None,
+        "client": m.client,
+        "assumptions": m.assumptions,
+        "disturbed": m.disturbed,
+    }

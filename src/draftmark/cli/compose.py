@@ -1,0 +1,201 @@
+"""Puts the pieces together: from a reference and options to an engine, a supervisor and a plan.
+
+The only place that knows which engine and which supervisor there are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from draftmark.engines.llamacpp.engine import LlamaCpp
+from draftmark.errors import UsageError
+from draftmark.load.workloads import load_workloads, workload_from_file
+from draftmark.model import Arm, ServiceKind, ServiceRef, Workload
+from draftmark.ports import Engine
+from draftmark.service.command import CommandSupervisor
+from draftmark.service.host import port_listener
+from draftmark.service.reference import parse_cmd, parse_reference
+from draftmark.tune.plan import parse_concurrency, parse_depths
+from draftmark.tune.trial import Axis
+
+# A whole run on two cores in under four minutes: three prompts of each kind, short answers, a batch of four.
+_EMBEDDED_DEPTHS = "off,4,8,16"
+_EMBEDDED_CONCURRENCY = "1,4"
+_EMBEDDED_REQUESTS = 3
+_EMBEDDED_MAX_TOKENS = 40
+_EMBEDDED_ROUNDS = 3
+
+_DRAFT_DEPTHS = "off,1,2,3,4,5,6,8"
+_NGRAM_DEPTHS = "off,4,8,16,32"
+_CONCURRENCY = "1,8"
+_REQUESTS = 8
+_ROUNDS = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A service that can be started.
+
+    Attributes:
+        ref: As the user named it.
+        shown: The reference for records, secrets cut out.
+        version: Of the engine, where something tells it.
+    """
+
+    ref: ServiceRef
+    shown: str
+    engine: Engine
+    command: tuple[str, ...]
+    env: dict[str, str]
+    version: str | None
+
+    def supervisor(self) -> CommandSupervisor:
+        """A supervisor for it; nothing is started yet."""
+        return CommandSupervisor(self.command, env=self.env)
+
+    @property
+    def embedded(self) -> bool:
+        """Whether it is our own engine and model."""
+        return self.ref.kind is ServiceKind.EMBEDDED
+
+
+def target(args: argparse.Namespace) -> Target:
+    """The startable service that the arguments name.
+
+    Raises:
+        UsageError: It cannot be started by Draftmark, or no engine recognises its command line.
+        ProvisionError: The embedded engine or model could not be had.
+    """
+    ref = parse_reference(args.service)
+    engine = LlamaCpp(method=args.method)
+    if ref.kind is ServiceKind.EMBEDDED:
+        from draftmark.embedded.progress import RichProgress
+        from draftmark.embedded.provision import provision
+
+        from .output import progress_console
+
+        with RichProgress(progress_console()) as progress:
+            ready = provision(progress, engine=args.engine)
+        return Target(
+            ref=ref,
+            shown="embedded:",
+            engine=engine,
+            command=ready.command,
+            env=dict(ready.env),
+            version=f"{ready.engine} {ready.version}",
+        )
+    if ref.kind is ServiceKind.CMD:
+        from draftmark.run.redact import command as redacted
+
+        spec = parse_cmd(ref.target)
+        if not engine.recognises(spec.argv):
+            raise UsageError(
+                "no known engine in this command line",
+                evidence=(ref.target,),
+                next_step="name llama-server in it; SGLang and vLLM are not supported yet",
+            )
+        engine.check(spec.argv)
+        words = redacted((*(f"{name}={value}" for name, value in spec.env.items()), *spec.argv))
+        return Target(
+            ref=ref,
+            shown="cmd:" + " ".join(words),
+            engine=engine,
+            command=spec.argv,
+            env=dict(spec.env),
+            version=None,
+        )
+    raise UsageError(
+        f"{ref.kind.value}: services cannot be started by this version",
+        evidence=(str(ref),),
+        next_step='use cmd:"llama-server …" or embedded:; a running server can be measured: draftmark bench url:http://…',
+    )
+
+
+def workloads(args: argparse.Namespace, *, embedded: bool) -> tuple[Workload, ...]:
+    """What is asked, answers cut to the length wanted."""
+    longest = args.max_tokens or (_EMBEDDED_MAX_TOKENS if embedded else None)
+    if args.prompts is not None:
+        if args.workload:
+            raise UsageError("--prompts and --workload exclude each other", next_step="leave one of them out")
+        return (workload_from_file(args.prompts, max_tokens=longest or 256),)
+    names = [name.strip() for name in args.workload.split(",")] if args.workload else None
+    found = load_workloads(names)
+    if longest is None:
+        return found
+    return tuple(
+        dataclasses.replace(
+            w, prompts=tuple(dataclasses.replace(p, max_tokens=min(p.max_tokens, longest)) for p in w.prompts)
+        )
+        for w in found
+    )
+
+
+def concurrency(args: argparse.Namespace, *, embedded: bool) -> tuple[int, ...]:
+    """Levels of the closed loop."""
+    return parse_concurrency(args.concurrency or (_EMBEDDED_CONCURRENCY if embedded else _CONCURRENCY))
+
+
+def requests_per_level(args: argparse.Namespace, levels: tuple[int, ...], *, embedded: bool) -> dict[str, int]:
+    """Requests per measurement at each level: enough to fill every slot, twice outside the demo."""
+    base = args.requests or (_EMBEDDED_REQUESTS if embedded else _REQUESTS)
+    filled = 1 if embedded else 2
+    return {str(c): base if c == 1 else max(base, filled * c) for c in levels}
+
+
+def axes(
+    found: tuple[Workload, ...], levels: tuple[int, ...], requests: dict[str, int], *, embedded: bool
+) -> tuple[Axis, ...]:
+    """What each trial measures, in order: single requests first, then the crowd."""
+    made: list[Axis] = []
+    for level in levels:
+        for workload in found:
+            wanted = requests[str(level)]
+            subset = dataclasses.replace(workload, prompts=workload.prompts[:wanted])
+            made.append(
+                Axis(
+                    workload=subset,
+                    concurrency=level,
+                    # The demo warms up once a start; a service warms up to each level anew.
+                    warmup=(0 if made else 1) if embedded else level,
+                    repeat=math.ceil(wanted / len(subset.prompts)),
+                )
+            )
+    return tuple(made)
+
+
+def arms(args: argparse.Namespace, chosen: Target) -> tuple[Arm, tuple[Arm, ...]]:
+    """The baseline, which is what the command line asks for today, and all arms with it."""
+    baseline = Arm(chosen.engine.depth(chosen.command))
+    text = args.depth
+    if text is None:
+        if chosen.embedded:
+            text = _EMBEDDED_DEPTHS
+        else:
+            method = chosen.engine.summary(chosen.engine.with_arm(chosen.command, Arm(1))).get("method", "")
+            text = _NGRAM_DEPTHS if method.startswith("ngram") else _DRAFT_DEPTHS
+    depths = parse_depths(text)
+    if baseline.depth not in depths:
+        depths = (baseline.depth, *depths)
+    return baseline, tuple(Arm(depth) for depth in depths)
+
+
+def rounds(args: argparse.Namespace, *, embedded: bool) -> int:
+    """How often each arm is started."""
+    return int(args.rounds or (_EMBEDDED_ROUNDS if embedded else _ROUNDS))
+
+
+def default_run_directory(started_at: str, shown: str) -> Path:
+    """`draftmark-runs/20261129-175027-embedded`, in the working directory."""
+    stamp = started_at[:19].replace("-", "").replace(":", "").replace("T", "-")
+    return Path("draftmark-runs") / f"{stamp}-{shown.partition(':')[0]}"
+
+
+def listener_at(base_url: str) -> str | None:
+    """Who listens where a server is about to be started; None when nobody does."""
+    parts = urlsplit(base_url)
+    return port_listener(parts.hostname or "127.0.0.1", parts.port or 80)

@@ -1,0 +1,137 @@
+"""Entry point: picks the verb, owns signals, turns errors into messages and exit statuses.
+
+Heavy imports happen inside the verb that needs them, so that `draftmark --help` answers at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from types import FrameType
+from typing import NoReturn, Protocol, cast
+
+from draftmark import __version__
+from draftmark.errors import DraftmarkError, Interrupted, UsageError
+
+# verb -> (module, one line); the order is the order of a first day's work.
+_VERBS = {
+    "tune": ("tune", "find the depth: start each one, measure it, decide, put everything back"),
+    "plan": ("plan", "say what tune would do: arms, restarts, minutes, the exact change of flags"),
+    "inspect": ("inspect", "engine, flags, speculation state, and what would make tuning unsafe"),
+    "bench": ("bench", "load a service and measure it"),
+    "report": ("report", "derive result.json, report.html and report.md of a run again from its records"),
+    "compare": ("compare", "hold two runs against each other, if they are alike"),
+}
+
+_EPILOG = """\
+services:
+  embedded:            a real engine and a real small model on this computer (the default of tune)
+  cmd:"llama-server …" a command line that draftmark starts and stops
+  url:http://…         a running server, only measured, never touched
+
+exit status:
+  0 done · 2 usage · 10 a better configuration was found and not kept · 20 objective missed
+  30 refused as unsafe · 40 inconclusive · 50 failed and restored · 51 failed and could not restore
+  128+n ended by signal n, nothing left running
+"""
+
+
+class Verb(Protocol):
+    """What each verb's module offers."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Declare the verb's arguments."""
+        ...
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Do it; the exit status."""
+        ...
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message, next_step=f"{self.prog} --help")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command line.
+
+    Returns:
+        The exit status of `docs/exit-status.md`.
+    """
+    words = list(sys.argv[1:] if argv is None else argv)
+    _own_signals()
+    try:
+        return _dispatch(words)
+    except Interrupted as stop:
+        _say(f"draftmark: stopped by {signal.Signals(stop.signum).name}; nothing is left running")
+        return stop.exit_status
+    except DraftmarkError as error:
+        _show(error)
+        return error.exit_status
+    except BrokenPipeError:
+        # The reader went away (`draftmark … | head`): not our error, and nobody is there to be told.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _dispatch(words: list[str]) -> int:
+    verb = next((word for word in words if not word.startswith("-")), None)
+    parser = _Parser(
+        prog="draftmark",
+        description="Find the speculative-decoding depth of a live LLM server, safely.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"draftmark {__version__}")
+    commands = parser.add_subparsers(dest="verb", metavar="VERB", parser_class=_Parser)
+    for name, (module, about) in _VERBS.items():
+        sub = commands.add_parser(
+            name, help=about, description=about, formatter_class=argparse.RawDescriptionHelpFormatter
+        )
+        if name == verb:
+            _load(module).add_arguments(sub)
+    args = parser.parse_args(words)
+    if args.verb is None:
+        parser.print_help()
+        return 0
+    return _load(_VERBS[args.verb][0]).run(args)
+
+
+def _load(module: str) -> Verb:
+    return cast("Verb", importlib.import_module(f"draftmark.cli.{module}"))
+
+
+def _own_signals() -> None:
+    """First signal: unwind, stop the server, leave. Second: leave at once; the guard kills what is left."""
+    seen = 0
+
+    def handle(signum: int, _frame: FrameType | None) -> None:
+        nonlocal seen
+        seen += 1
+        if seen > 1:
+            os._exit(128 + signum)
+        _say("\nstopping: ending the server first (once more to leave at once)")
+        raise Interrupted(signum)
+
+    for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(signum, handle)
+
+
+def _say(text: str) -> None:
+    try:
+        os.write(2, f"{text}\n".encode())
+    except OSError:
+        return
+
+
+def _show(error: DraftmarkError) -> None:
+    from rich.console import Console
+
+    from draftmark.report.terminal import print_error
+
+    print_error(error, Console(stderr=True, soft_wrap=True))

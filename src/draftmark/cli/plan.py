@@ -1,0 +1,99 @@
+"""`draftmark plan`: what tune would do."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from draftmark.cli import options
+from draftmark.cli.output import print_json, result_console
+from draftmark.cli.planning import Planned, planned
+from draftmark.model import Arm
+from draftmark.run.redact import command as redacted
+from draftmark.tune.plan import expected_minutes, expected_restarts
+
+# Before anything was measured: a start, and a short answer, on an ordinary host.
+_START_S = 60.0
+_REQUEST_S = 4.0
+_STOP_S = 5.0
+_EMBEDDED_START_S = 1.5
+_EMBEDDED_REQUEST_S = 1.3
+_EMBEDDED_STOP_S = 0.3
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    options.service(parser, default="embedded:")
+    options.sweep(parser)
+    options.workload(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Show the plan; nothing is started."""
+    document = describe(planned(args))
+    if args.json:
+        print_json(document)
+    else:
+        from draftmark.report.terminal import print_plan
+
+        print_plan(document, result_console())
+    return 0
+
+
+def describe(work: Planned) -> dict[str, Any]:
+    """The `draftmark.plan/1` document."""
+    info = work.info
+    demo = work.target.embedded
+    start_s, request_s, stop_s = (
+        (_EMBEDDED_START_S, _EMBEDDED_REQUEST_S, _EMBEDDED_STOP_S) if demo else (_START_S, _REQUEST_S, _STOP_S)
+    )
+    measure_s = sum(
+        request_s * axis.repeat * len(axis.workload.prompts) / axis.concurrency**0.5 for axis in work.axes
+    )
+    return {
+        "schema": "draftmark.plan/1",
+        "service": info.service,
+        "engine": info.engine,
+        "baseline": info.baseline.name,
+        "command": info.command,
+        "arms": [_arm(work, arm) for arm in info.arms],
+        "schedule": [slot.arm.name for slot in info.schedule],
+        "rounds": info.rounds,
+        "concurrency": info.concurrency,
+        "workloads": [w.name for w in info.workloads],
+        "restarts": expected_restarts(info.schedule),
+        "minutes": round(expected_minutes(start_s, measure_s, stop_s, info.schedule), 1),
+        "assumed": {"start_s": start_s, "measure_s": round(measure_s, 1), "stop_s": stop_s},
+    }
+
+
+def _arm(work: Planned, arm: Arm) -> dict[str, Any]:
+    refusal = work.info.refused.get(arm.name)
+    original = redacted(work.target.command)
+    command = redacted(work.target.engine.with_arm(work.target.command, arm))
+    return {
+        "arm": arm.name,
+        "label": arm.label,
+        "verdict": "refused" if refusal else "start",
+        "because": refusal.because if refusal else None,
+        "command": command,
+        "command_diff": [] if command == original else _difference(original, command),
+    }
+
+
+def _difference(old: tuple[str, ...], new: tuple[str, ...]) -> list[str]:
+    """Words taken out and put in, one a line, a flag with its value."""
+    import difflib
+
+    lines = difflib.ndiff(_pairs(old), _pairs(new))
+    return [line for line in lines if line[:2] in ("- ", "+ ")]
+
+
+def _pairs(words: tuple[str, ...]) -> list[str]:
+    lines: list[str] = []
+    for word in words:
+        if lines and not word.startswith("-") and lines[-1].startswith("-") and " " not in lines[-1]:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    return lines

@@ -1,0 +1,81 @@
+"""From arguments to a RunInfo: shared by `plan`, which shows it, and `tune`, which carries it out."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+
+from draftmark import __version__
+from draftmark.cli import compose
+from draftmark.errors import RefusedError
+from draftmark.run.records import RunInfo
+from draftmark.run.redact import HIDDEN
+from draftmark.run.redact import command as redacted
+from draftmark.service.host import SystemClock, local_facts
+from draftmark.tune.plan import schedule
+from draftmark.tune.trial import Axis
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """A run that could begin now."""
+
+    target: compose.Target
+    info: RunInfo
+    axes: tuple[Axis, ...]
+
+
+def planned(args: argparse.Namespace) -> Planned:
+    """Everything that is known before the first start.
+
+    Raises:
+        RefusedError: No arm but the baseline is left to try.
+    """
+    target = compose.target(args)
+    demo = target.embedded
+    found = compose.workloads(args, embedded=demo)
+    levels = compose.concurrency(args, embedded=demo)
+    requests = compose.requests_per_level(args, levels, embedded=demo)
+    baseline, arms = compose.arms(args, target)
+    refused = {
+        arm.name: refusal
+        for arm in arms
+        if arm != baseline and (refusal := target.engine.refuse(target.command, arm)) is not None
+    }
+    startable = tuple(arm for arm in arms if arm.name not in refused)
+    if startable == (baseline,) and len(arms) > 1:
+        raise RefusedError(
+            "none of these depths is worth a start",
+            evidence=tuple(refusal.because for refusal in refused.values()),
+            next_step="name other depths with --depth, or lower the drafting method's minimum in the command line",
+        )
+    rounds = compose.rounds(args, embedded=demo)
+    command = redacted(target.command)
+    info = RunInfo(
+        draftmark=__version__,
+        service=target.shown,
+        engine=target.engine.name,
+        engine_version=target.version,
+        command=command,
+        redacted=HIDDEN in " ".join((*command, target.shown)),
+        host=local_facts(),
+        started_at=SystemClock().now_iso(),
+        settings={
+            "api": args.api,
+            "requests": requests,
+            "request_timeout_s": args.request_timeout,
+            "start_timeout_s": args.start_timeout,
+            "max_foreign_cores": args.max_foreign_cpu if target.engine.cpu_bound(target.command) else None,
+            "method": args.method,
+            "engine": args.engine,
+        },
+        workloads=found,
+        concurrency=levels,
+        rounds=rounds,
+        tie_margin=args.tie_margin,
+        baseline=baseline,
+        arms=arms,
+        refused=refused,
+        schedule=schedule(startable, rounds, baseline),
+    )
+    return Planned(target=target, info=info, axes=compose.axes(found, levels, requests, embedded=demo))

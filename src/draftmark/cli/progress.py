@@ -1,0 +1,103 @@
+"""Shows a run as it goes: a bar with what is awaited and for how long; plain lines where there is no terminal."""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from draftmark.model import Trial, TrialStatus
+from draftmark.run.records import Slot
+
+
+class RunProgress:
+    """tune.trial.Observer on a console."""
+
+    def __init__(self, console: Console, *, total: int, done: int) -> None:
+        self._console = console
+        self._bars = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[note]}"),
+            TimeElapsedColumn(),
+            console=console,
+            disable=not console.is_terminal,
+        )
+        self._trials: TaskID = self._bars.add_task("trials", total=total, completed=done, note="")
+        self._phase: TaskID = self._bars.add_task("", total=None, note="")
+
+    def __enter__(self) -> RunProgress:
+        self._bars.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bars.stop()
+
+    def trial_begins(self, slot: Slot) -> None:
+        """Name the arm on the bar."""
+        self._bars.update(self._trials, note=f"round {slot.round}, {slot.arm.label}")
+
+    def phase(self, slot: Slot, what: str, limit_s: float | None) -> None:
+        """A new thing to wait for; its clock starts anew."""
+        del slot
+        note = f"up to {limit_s:.0f} s" if limit_s is not None else ""
+        self._bars.reset(self._phase, description=what, total=None, note=note)
+
+    def progress(self, done: int, total: int, tok_s: float | None, errors: int) -> None:
+        """How far the measurement is."""
+        self._bars.update(self._phase, completed=done, total=total, note=_note(tok_s, errors))
+
+    def trial_ends(self, trial: Trial) -> None:
+        """One line a trial, kept on the screen."""
+        self._bars.advance(self._trials)
+        start = f"ready in {trial.start_s:.1f} s, " if trial.start_s is not None else ""
+        line = f"  {trial.number:>3}  round {trial.round}  {trial.arm.label:<10} {start}{trial.total_s:.1f} s"
+        if trial.status is not TrialStatus.MEASURED:
+            line += f"  {trial.status.value}: {trial.because}"
+        self._bars.console.print(line, markup=False, soft_wrap=True)
+
+    def note(self, text: str) -> None:
+        """A line for the user that stays."""
+        self._bars.console.print(text, markup=False, soft_wrap=True)
+
+
+class LoadProgress:
+    """One measurement on a console, for `bench`."""
+
+    def __init__(self, console: Console, name: str) -> None:
+        self._bars = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[note]}"),
+            TimeElapsedColumn(),
+            console=console,
+            disable=not console.is_terminal,
+            transient=True,
+        )
+        self._task: TaskID = self._bars.add_task(name, total=None, note="")
+
+    def __enter__(self) -> LoadProgress:
+        self._bars.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bars.stop()
+
+    def show(self, done: int, total: int, tok_s: float | None, errors: int) -> None:
+        """How far it is."""
+        self._bars.update(self._task, completed=done, total=total, note=_note(tok_s, errors))
+
+
+def _note(tok_s: float | None, errors: int) -> str:
+    return ", ".join(
+        part
+        for part in (f"{tok_s:.0f} tok/s" if tok_s is not None else "", f"{errors} errors" if errors else "")
+        if part
+    )

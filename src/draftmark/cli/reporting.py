@@ -1,0 +1,34 @@
+"""Derives a run's documents and writes them: used by `tune` as it goes and by `report` afterwards."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from draftmark.run.directory import RunDirectory
+from draftmark.run.records import encode_document
+from draftmark.tune.result import derive, measurements
+
+
+def rederive(directory: RunDirectory) -> dict[str, Any]:
+    """`result.json` and each trial's `measurement.json`, from the records alone."""
+    record = directory.load()
+    result = derive(record)
+    for trial in record.trials:
+        found = measurements(trial, record.info)
+        directory.write(f"trials/{trial.trial.directory}/measurement.json", encode_document(found))
+    data = encode_document(result)
+    directory.write("result.json", data)
+    # What people are shown is what a script reads from the file.
+    return dict(msgspec.json.decode(data))
+
+
+def write_reports(directory: RunDirectory, result: dict[str, Any]) -> None:
+    """`report.html` and `report.md`."""
+    from draftmark.report.html import render_html
+    from draftmark.report.markdown import render_markdown
+
+    title = f"draftmark: {result['service']}"
+    directory.write("report.html", render_html(result, title=title).encode())
+    directory.write("report.md", render_markdown(result).encode())

@@ -1,0 +1,141 @@
+"""`draftmark tune`: the loop."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from draftmark.cli import compose, options
+from draftmark.cli.output import print_json, progress_console, result_console
+from draftmark.cli.planning import Planned, planned
+from draftmark.cli.progress import RunProgress
+from draftmark.cli.reporting import rederive, write_reports
+from draftmark.errors import Interrupted, UsageError
+from draftmark.load.client import run_closed_loop
+from draftmark.model import Trial
+from draftmark.run.directory import RunDirectory
+from draftmark.run.lock import exclusive
+from draftmark.run.records import RunInfo
+from draftmark.service.host import SystemClock
+from draftmark.tune.runner import Journal, Sweep
+from draftmark.tune.trial import Limits, TrialRunner
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    options.service(parser, default="embedded:")
+    options.sweep(parser)
+    options.workload(parser)
+    group = parser.add_argument_group("run directory")
+    group.add_argument("--run", type=Path, metavar="DIR", help="where to keep the run (default draftmark-runs/…)")
+    group.add_argument("--resume", type=Path, metavar="DIR", help="go on with a run; finished trials stay")
+    group.add_argument(
+        "--keep", action="store_true", help="apply the choice; for cmd: and embedded: the command line is printed"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Tune a service."""
+    if args.resume is not None:
+        directory = RunDirectory.open(args.resume)
+        work = _resumed(args, directory.info)
+    else:
+        work = planned(args)
+        path = args.run or compose.default_run_directory(work.info.started_at, work.info.service)
+        directory = RunDirectory.create(path, work.info)
+    base_url = work.target.engine.base_url(work.target.command)
+    holder = "embedded:" + str(directory.path.resolve()) if work.target.embedded else base_url
+    with exclusive(holder, about=f"draftmark tune, run directory {directory.path.resolve()}"):
+        _sweep(work, directory)
+    result = rederive(directory)
+    write_reports(directory, result)
+    if args.json:
+        print_json(result)
+    else:
+        from draftmark.report.terminal import print_result
+
+        print_result(result, result_console(), paths=str(directory.path / "report.html"))
+        if args.keep or result["exit_status"] == 10:
+            _print_choice(work, result)
+    return 0 if args.keep and result["exit_status"] == 10 else int(result["exit_status"])
+
+
+def _sweep(work: Planned, directory: RunDirectory) -> None:
+    clock = SystemClock()
+    journal = Journal(directory, clock)
+    settings = work.info.settings
+    finished = directory.finished()
+    with (
+        work.target.supervisor() as supervisor,
+        RunProgress(progress_console(), total=len(work.info.schedule), done=len(finished)) as observer,
+    ):
+        sweep = Sweep(
+            directory=directory,
+            trials=TrialRunner(
+                engine=work.target.engine,
+                supervisor=supervisor,
+                load=partial(run_closed_loop, api=settings["api"], max_seconds=None),
+                clock=clock,
+                limits=Limits(
+                    start_timeout_s=settings["start_timeout_s"],
+                    request_timeout_s=settings["request_timeout_s"],
+                    max_foreign_cores=settings["max_foreign_cores"],
+                ),
+                axes=work.axes,
+                observer=observer,
+                act=journal.write,
+                port_holder=compose.listener_at,
+            ),
+            journal=journal,
+            after=partial(_after, directory),
+        )
+        try:
+            sweep.run()
+        except Interrupted as stop:
+            journal.write("interrupted", detail={"signal": stop.signum})
+            rederive(directory)
+            observer.note(f"go on with: draftmark tune --resume {shlex.quote(str(directory.path))}")
+            raise
+
+
+def _after(directory: RunDirectory, trial: Trial) -> None:
+    """After each trial the result of what is known so far is on disk."""
+    del trial
+    rederive(directory)
+
+
+def _resumed(args: argparse.Namespace, info: RunInfo) -> Planned:
+    """The run's own plan again; only the command line is found anew."""
+    if info.service.startswith("embedded:"):
+        args.service = "embedded:"
+    elif args.service == "embedded:":
+        if info.redacted:
+            raise UsageError(
+                "the run's command line held a secret, which was not written down",
+                evidence=(info.service,),
+                next_step="give the service again: draftmark tune 'cmd:\"…\"' --resume DIR",
+            )
+        args.service = info.service
+    args.method, args.engine = info.settings["method"], info.settings["engine"]
+    target = compose.target(args)
+    if not target.embedded and target.shown != info.service:
+        raise UsageError(
+            "this is not the service that the run was made with",
+            evidence=(f"run:   {info.service}", f"given: {target.shown}"),
+            next_step="resume without naming a service, or begin a new run",
+        )
+    axes = compose.axes(info.workloads, info.concurrency, info.settings["requests"], embedded=target.embedded)
+    return Planned(target=target, info=info, axes=axes)
+
+
+def _print_choice(work: Planned, result: dict[str, Any]) -> None:
+    """A command line cannot be edited in place: it is printed, ready to use."""
+    name = result["choice"]["recommended"]
+    arm = next((a for a in work.info.arms if a.name == name), None)
+    if arm is None:
+        return
+    command = work.target.engine.with_arm(work.target.command, arm)
+    result_console().print(f"\nto run {arm.label}:\n  {shlex.join(command)}", markup=False, soft_wrap=True)

@@ -1,0 +1,66 @@
+"""Which engine answers at a URL. Asks only what is free of side effects."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from draftmark.engines.http import call
+from draftmark.engines.llamacpp.client import LlamaServerClient
+from draftmark.errors import BadInputError
+from draftmark.ports import EngineClient
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Detected:
+    """What was found at a URL.
+
+    Attributes:
+        engine: Name, or `unknown`.
+        version: As the server says; None when it does not.
+        evidence: What it was recognised by.
+        client: For asking it about itself; None for an engine without a folder of its own here.
+    """
+
+    engine: str
+    version: str | None
+    evidence: str
+    client: EngineClient | None
+
+
+def detect(url: str) -> Detected:
+    """Recognise the server at a URL.
+
+    Raises:
+        BadInputError: Nothing answers there.
+    """
+    base = url.rstrip("/").removesuffix("/v1")
+    props = call(f"{base}/props")
+    if props is not None and props.status == 200:
+        document = props.json()
+        if isinstance(document, dict) and "default_generation_settings" in document:
+            build = document.get("build_info")
+            return Detected(
+                engine="llamacpp",
+                version=build if isinstance(build, str) else None,
+                evidence="GET /props has default_generation_settings",
+                client=LlamaServerClient(base),
+            )
+    for path, engine in (("/get_model_info", "sglang"), ("/version", "vllm")):
+        reply = call(base + path)
+        document = reply.json() if reply is not None and reply.status == 200 else None
+        if isinstance(document, dict):
+            version = document.get("version")
+            return Detected(
+                engine=engine,
+                version=version if isinstance(version, str) else None,
+                evidence=f"GET {path} answers",
+                client=None,
+            )
+    models = call(f"{base}/v1/models")
+    if models is None and props is None:
+        raise BadInputError(
+            f"nothing answers at {url}",
+            evidence=(f"GET {base}/v1/models: no connection",),
+            next_step="check host and port; the server may still be loading",
+        )
+    return Detected(engine="unknown", version=None, evidence="none of the known endpoints answers", client=None)

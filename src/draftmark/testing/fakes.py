@@ -1,0 +1,349 @@
+"""Fakes for the pure parts: a clock that a test owns, a service that does not exist, a load that draws figures.
+
+The fake load's noise is what was measured, not what would be convenient: on a shared two-core machine the same
+arm's speed wandered by up to a fifth within a minute, with trials that follow one another moving together, and 1 to
+4 % of noise a trial on top (SmolLM2-135M F32 on llama-server, ngram-simple, 16 trials of 8 depths in two orders).
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from draftmark.errors import StartError
+from draftmark.load.client import LoadRun
+from draftmark.model import (
+    Activity,
+    Arm,
+    ClientHealth,
+    Counters,
+    Evidence,
+    Health,
+    Identity,
+    Refusal,
+    RequestRecord,
+    SpeculationState,
+    StopOutcome,
+    StopReport,
+    Trial,
+    Workload,
+)
+from draftmark.ports import CpuSample
+from draftmark.run.records import Slot
+
+
+class FakeClock:
+    """ports.Clock whose time passes only when somebody sleeps or a fake works."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def monotonic(self) -> float:
+        """Seconds since the fake was made."""
+        return self.now_s
+
+    def now_iso(self) -> str:
+        """Wall clock: the same seconds, counted from noon."""
+        minutes, seconds = divmod(self.now_s, 60)
+        hours, minutes = divmod(int(minutes), 60)
+        return f"2026-11-29T{12 + hours:02d}:{minutes:02d}:{seconds:06.3f}Z"
+
+    def sleep(self, seconds: float) -> None:
+        """Time passes."""
+        self.now_s += seconds
+
+
+@dataclass(slots=True)
+class FakeWorld:
+    """What really is the case, and what was done to it, in order.
+
+    Attributes:
+        truth_tok_s: True speed of an arm on a workload at a concurrency.
+        noise: Standard deviation of a trial's logarithm.
+        drift: Speed of the machine as a function of time; 1.0 is its normal.
+        starts: Whether an arm starts.
+        dies_in: Arms whose server is gone when its measurement ends.
+        silent_off: Arms whose server goes on without speculation.
+        cpu_beside: Cores that something else uses.
+        events: Everything that was done: `start d4`, `measure copy@1`, `stop`, ….
+    """
+
+    truth_tok_s: Callable[[Arm, str, int], float]
+    noise: float = 0.0
+    drift: Callable[[float], float] = lambda _t: 1.0
+    starts: Callable[[Arm], bool] = lambda _arm: True
+    dies_in: frozenset[str] = frozenset()
+    silent_off: frozenset[str] = frozenset()
+    cpu_beside: float = 0.0
+    accept: float = 0.5
+    seed: int = 1
+    clock: FakeClock = field(default_factory=FakeClock)
+    events: list[str] = field(default_factory=list)
+    running: Arm | None = None
+    pid: int = 100
+    counted: Counters = field(
+        default_factory=lambda: Counters(drafts=0, drafted_tokens=0, accepted_tokens=0, output_tokens=0)
+    )
+    rng: random.Random = field(default_factory=random.Random)
+
+    def __post_init__(self) -> None:
+        self.rng.seed(self.seed)
+
+
+class FakeEngine:
+    """ports.Engine with the command line `fake-server --depth N`."""
+
+    name = "fake"
+
+    def __init__(self, world: FakeWorld) -> None:
+        self._world = world
+
+    def recognises(self, command: Sequence[str]) -> bool:
+        """Its own program's name."""
+        return bool(command) and command[0] == "fake-server"
+
+    def base_url(self, command: Sequence[str]) -> str:
+        """Always the same place."""
+        return "http://127.0.0.1:1"
+
+    def depth(self, command: Sequence[str]) -> int:
+        """What stands after --depth."""
+        return int(command[command.index("--depth") + 1]) if "--depth" in command else 0
+
+    def with_arm(self, command: Sequence[str], arm: Arm) -> tuple[str, ...]:
+        """Replace --depth."""
+        words = list(command)
+        if "--depth" in words:
+            index = words.index("--depth")
+            del words[index : index + 2]
+        return (*words, "--depth", str(arm.depth)) if arm.depth else tuple(words)
+
+    def refuse(self, command: Sequence[str], arm: Arm) -> Refusal | None:
+        """Nothing is known beforehand."""
+        return None
+
+    def check(self, command: Sequence[str]) -> None:
+        """No files."""
+
+    def decisive(self, log: Sequence[str], file: str) -> Evidence | None:
+        """The first line that says fatal."""
+        for number, line in enumerate(log, start=1):
+            if "fatal" in line:
+                return Evidence(file=file, line=number, time=None, text=line)
+        return None
+
+    def speculation_lost(self, log: Sequence[str], file: str) -> Evidence | None:
+        """Never by the log."""
+        return None
+
+    def cpu_bound(self, command: Sequence[str]) -> bool:
+        """As the embedded engine."""
+        return True
+
+    def headers(self, command: Sequence[str]) -> dict[str, str]:
+        """None."""
+        return {}
+
+    def hazards(self, command: Sequence[str]) -> list[dict[str, str]]:
+        """None."""
+        return []
+
+    def request_extra(self) -> dict[str, object]:
+        """Nothing."""
+        return {}
+
+    def summary(self, command: Sequence[str]) -> dict[str, str]:
+        """The method only."""
+        return {"method": "fake"}
+
+    def client(self, base_url: str, headers: object) -> FakeClient:
+        """A client of the same world."""
+        return FakeClient(self._world)
+
+
+class FakeClient:
+    """ports.EngineClient of a world."""
+
+    base_url = "http://127.0.0.1:1"
+
+    def __init__(self, world: FakeWorld) -> None:
+        self._world = world
+
+    def health(self) -> Health:
+        """Ready as soon as it runs."""
+        return Health.READY if self._world.running is not None else Health.UNREACHABLE
+
+    def generate_one(self) -> None:
+        """Always."""
+        self._world.events.append("generate")
+
+    def speculation(self) -> SpeculationState:
+        """On, unless the world says that it was silently lost."""
+        arm = self._world.running
+        on = arm is not None and arm.depth > 0 and arm.name not in self._world.silent_off
+        self._world.events.append("verify")
+        return SpeculationState(on=on, depth=None, source="fake")
+
+    def counters(self) -> Counters:
+        """As the fake load left them."""
+        return self._world.counted
+
+    def activity(self) -> Activity:
+        """Idle."""
+        return Activity(running=0, queued=0)
+
+
+class FakeSupervisor:
+    """ports.Supervisor of a world."""
+
+    original = ("fake-server",)
+
+    def __init__(self, world: FakeWorld) -> None:
+        self._world = world
+        self._engine = FakeEngine(world)
+
+    def start(self, command: Sequence[str], log: Path) -> Identity:
+        """Start, or write the reason into the log and end."""
+        arm = Arm(self._engine.depth(command))
+        self._world.events.append(f"start {arm.name}")
+        self._world.pid += 1
+        self._world.clock.sleep(0.5)
+        if not self._world.starts(arm):
+            log.write_text("loading\nfatal: out of everything\n", encoding="utf-8")
+            return Identity(pid=self._world.pid, started_ticks=1)
+        if command[0] != "fake-server":
+            raise StartError(f"no such program: {command[0]}")
+        self._world.running = arm
+        return Identity(pid=self._world.pid, started_ticks=1)
+
+    def identity(self) -> Identity | None:
+        """Who runs now."""
+        return Identity(pid=self._world.pid, started_ticks=1) if self._world.running is not None else None
+
+    def exit_code(self) -> int | None:
+        """1 when it is gone."""
+        return None if self._world.running is not None else 1
+
+    def stop(self) -> StopReport:
+        """Stop at once."""
+        self._world.events.append("stop")
+        alive = self._world.running is not None
+        self._world.running = None
+        self._world.clock.sleep(0.1)
+        return StopReport(
+            outcome=StopOutcome.CLEAN if alive else StopOutcome.ALREADY_DEAD,
+            signals=("TERM",) if alive else (),
+            seconds=0.1,
+            exit_code=0 if alive else 1,
+        )
+
+    def cpu(self) -> CpuSample:
+        """Two cores: the server busy on one, the rest as the world says."""
+        now = self._world.clock.now_s
+        return CpuSample(busy_s=now * (1.0 + self._world.cpu_beside), group_s=now, own_s=0.0, cpus=2)
+
+
+class FakeLoad:
+    """tune.trial.Load whose figures are the world's truth, times its drift, times a trial's noise."""
+
+    def __init__(self, world: FakeWorld) -> None:
+        self._world = world
+
+    def __call__(
+        self,
+        base_url: str,
+        workload: Workload,
+        *,
+        concurrency: int,
+        repeat: int,
+        warmup: int,
+        extra: dict[str, object],
+        request_timeout_s: float,
+        headers: dict[str, str],
+        first_tag: int,
+        on_record: Callable[[RequestRecord], None],
+        on_progress: Callable[[int, int, float | None, int], None],
+    ) -> LoadRun:
+        """Draw one measurement."""
+        world, arm = self._world, self._world.running
+        if arm is None:
+            raise AssertionError("measured without a running server")
+        world.events.append(f"measure {workload.name}@{concurrency}")
+        speed = world.truth_tok_s(arm, workload.name, concurrency) * world.drift(world.clock.now_s)
+        speed *= math.exp(world.rng.gauss(0.0, world.noise))
+        prompts = workload.prompts * repeat
+        records = []
+        at_s = 0.0
+        for number, start in enumerate(range(0, len(prompts), concurrency), start=first_tag):
+            batch = prompts[start : start + concurrency]
+            for prompt in batch:
+                record = _request(
+                    f"bench-{number}", workload.name, prompt.id, prompt.max_tokens, concurrency, speed, at_s
+                )
+                records.append(record)
+                on_record(record)
+            at_s = records[-1].end_at_s
+        world.clock.sleep(at_s)
+        tokens = sum(record.output_tokens or 0 for record in records)
+        accepted = int(tokens * world.accept) if arm.depth and arm.name not in world.silent_off else 0
+        old = world.counted
+        world.counted = Counters(
+            drafts=(old.drafts or 0) + accepted // max(1, arm.depth // 2),
+            drafted_tokens=(old.drafted_tokens or 0) + 2 * accepted,
+            accepted_tokens=(old.accepted_tokens or 0) + accepted,
+            output_tokens=(old.output_tokens or 0) + tokens,
+            raw="fake_tokens_total 1\n",
+        )
+        if arm.name in world.dies_in:
+            world.running = None
+        return LoadRun(
+            records=tuple(records),
+            client=ClientHealth(loop_lag_ms_p99=0.5, cpu_s=0.01),
+            assumptions=(),
+            stopped_because=None,
+        )
+
+
+def _request(
+    tag: str, workload: str, prompt: str, tokens: int, concurrency: int, tok_s: float, sent_at_s: float
+) -> RequestRecord:
+    """A request that streams `tokens` evenly, so that the level's aggregate is `tok_s`."""
+    gap = concurrency / tok_s
+    first = 0.1
+    chunks = tuple((round(first + i * gap, 6), float(i + 1)) for i in range(tokens))
+    last = sent_at_s + chunks[-1][0]
+    return RequestRecord(
+        tag=tag,
+        workload=workload,
+        prompt_id=prompt,
+        concurrency=concurrency,
+        sent_at_s=sent_at_s,
+        first_byte_at_s=sent_at_s + first,
+        first_token_at_s=sent_at_s + first,
+        last_token_at_s=last,
+        end_at_s=last,
+        chunks=chunks,
+        chunk_counts="server",
+        prompt_tokens=10,
+        output_tokens=tokens,
+        finish="length",
+    )
+
+
+class NullObserver:
+    """tune.trial.Observer that looks away."""
+
+    def trial_begins(self, slot: Slot) -> None:
+        """Nothing."""
+
+    def phase(self, slot: Slot, what: str, limit_s: float | None) -> None:
+        """Nothing."""
+
+    def progress(self, done: int, total: int, tok_s: float | None, errors: int) -> None:
+        """Nothing."""
+
+    def trial_ends(self, trial: Trial) -> None:
+        """Nothing."""

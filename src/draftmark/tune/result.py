@@ -1,0 +1,318 @@
+"""From the records of a run to its result document. Pure: the same records give the same bytes, always."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from statistics import geometric_mean, median
+from typing import Any
+
+from draftmark.load.measurement import measure
+from draftmark.model import Arm, Measurement, Trial, TrialStatus
+from draftmark.run.records import RunInfo, RunRecord, TrialRecord
+from draftmark.tune.decide import Conclusion, Observation, conclude, decide
+from draftmark.tune.verdicts import AxisDecision, Interval
+
+# Figures are printed to this many significant digits; more would only be noise in a diff.
+_DIGITS = 5
+
+Measured = dict[str, Measurement]
+
+
+def measurements(record: TrialRecord, info: RunInfo) -> Measured:
+    """Every axis of one trial, from its request records. Keys are `copy@4`; disturbed axes are included."""
+    found: Measured = {}
+    for workload in info.workloads:
+        for concurrency in info.concurrency:
+            key = f"{workload.name}@{concurrency}"
+            requests = [r for r in record.requests if r.workload == workload.name and r.concurrency == concurrency]
+            if key not in record.trial.counters or not requests:
+                continue
+            found[key] = measure(
+                requests,
+                workload=workload.name,
+                concurrency=concurrency,
+                counters=record.trial.counters[key],
+                client=record.trial.client[key],
+                assumptions=(),
+                disturbed=record.trial.disturbed.get(key, ()),
+            )
+    return found
+
+
+def derive(record: RunRecord) -> dict[str, Any]:
+    """The `draftmark.tune/1` document of a run, finished or not."""
+    info = record.info
+    measured = {r.trial.number: measurements(r, info) for r in record.trials}
+    trials = [r.trial for r in record.trials]
+    decisions = decide(
+        _observations(trials, measured, info), baseline=info.baseline.name, tie_margin=info.tie_margin
+    )
+    conclusion = conclude(decisions, baseline=info.baseline.name, labels={a.name: a.label for a in info.arms})
+    end = next((a for a in reversed(record.actions) if a.what == "finish"), None)
+    complete = end is not None
+    return {
+        "schema": "draftmark.tune/1",
+        "draftmark": info.draftmark,
+        "service": info.service,
+        "engine": {"name": info.engine, "version": info.engine_version, "command": info.command},
+        "host": info.host,
+        "started_at": info.started_at,
+        "finished_at": record.actions[-1].at if record.actions else None,
+        "workloads": [
+            {
+                "name": w.name,
+                "about": w.about,
+                "source": w.source,
+                "prompts": len(w.prompts),
+                "sha256": w.sha256,
+            }
+            for w in info.workloads
+        ],
+        "concurrency": info.concurrency,
+        "depths": [arm.depth for arm in info.arms],
+        "rounds": info.rounds,
+        "tie_margin": info.tie_margin,
+        "settings": info.settings,
+        "baseline": {"arm": info.baseline.name, "depth": info.baseline.depth},
+        "arms": [_arm(arm, info, trials, measured, decisions) for arm in info.arms],
+        "axes": [_axis(d) for d in decisions],
+        "front": conclusion.front,
+        "choice": {
+            "latency": conclusion.latency,
+            "throughput": conclusion.throughput,
+            "recommended": conclusion.recommended,
+            "ties": conclusion.ties,
+            "because": conclusion.because,
+            "by_workload": conclusion.by_workload,
+        },
+        "verdict": conclusion.sentence,
+        "exit_status": exit_status(conclusion),
+        "restarts": len(trials),
+        "downtime_s": _round(sum(t.downtime_s or 0.0 for t in trials)),
+        "restored": bool(end and end.detail.get("restored")) if complete else None,
+        "complete": complete,
+        "trials": [_trial(t, info, measured[t.number]) for t in trials],
+        "warnings": _warnings(record, decisions),
+    }
+
+
+def exit_status(conclusion: Conclusion) -> int:
+    """0: keep what runs; 10: something better was found and not kept; 40: nothing is settled."""
+    if conclusion.inconclusive:
+        return 40
+    return 10 if conclusion.better else 0
+
+
+def _observations(trials: Sequence[Trial], measured: dict[int, Measured], info: RunInfo) -> list[Observation]:
+    found = []
+    for trial in trials:
+        if trial.status is not TrialStatus.MEASURED:
+            continue
+        offset = _seconds(info.started_at, trial.started_at) + (trial.start_s or 0.0)
+        for m in measured[trial.number].values():
+            middle, offset = offset + m.duration_s / 2, offset + m.duration_s
+            values = _values(m)
+            if m.disturbed or not values:
+                continue
+            found.append(
+                Observation(
+                    trial=trial.number,
+                    round=trial.round,
+                    position_s=middle,
+                    arm=trial.arm.name,
+                    depth=trial.arm.depth,
+                    axis=m.key,
+                    workload=m.workload,
+                    concurrency=m.concurrency,
+                    values=values,
+                )
+            )
+    return found
+
+
+def _values(m: Measurement) -> tuple[tuple[str, float], ...]:
+    """Decode speed per prompt for a single request, so that prompts are paired; else the aggregate."""
+    if m.concurrency == 1:
+        return m.decode_tok_s
+    return () if m.output_tok_s is None else (("aggregate", m.output_tok_s),)
+
+
+def _arm(
+    arm: Arm,
+    info: RunInfo,
+    trials: Sequence[Trial],
+    measured: dict[int, Measured],
+    decisions: Sequence[AxisDecision],
+) -> dict[str, Any]:
+    own = [t for t in trials if t.arm == arm]
+    good = [t for t in own if t.status is TrialStatus.MEASURED]
+    refusal = info.refused.get(arm.name)
+    if refusal is not None:
+        status, because = TrialStatus.REFUSED.value, refusal.because
+    elif good:
+        status, because = TrialStatus.MEASURED.value, None
+    elif own:
+        status, because = own[-1].status.value, own[-1].because
+    else:
+        status, because = None, "not tried yet"
+    axes = {
+        d.axis: _figures(arm, info.baseline, d, [measured[t.number].get(d.axis) for t in good])
+        for d in decisions
+        if d.workload != "all" and arm.name in d.values
+    }
+    drafting = [m for t in good for m in measured[t.number].values() if m.acceptance]
+    return {
+        "arm": arm.name,
+        "depth": arm.depth,
+        "label": arm.label,
+        "status": status,
+        "because": because,
+        "latency": _overall(arm, info, decisions, min(info.concurrency)),
+        "throughput": _overall(arm, info, decisions, max(info.concurrency)),
+        **_acceptance(drafting),
+        "fit": None,
+        "why": None,
+        "start_s": _round(median(starts)) if (starts := [t.start_s for t in own if t.start_s]) else None,
+        "trials": [t.number for t in own],
+        "axes": axes,
+    }
+
+
+def _overall(arm: Arm, info: RunInfo, decisions: Sequence[AxisDecision], concurrency: int) -> dict[str, Any] | None:
+    of_level = [d for d in decisions if d.concurrency == concurrency]
+    for d in sorted(of_level, key=lambda d: d.workload != "all"):
+        if arm.name in d.values and (d.workload == "all" or len(info.workloads) == 1):
+            return {"tok_s": _round(d.values[arm.name]), **_ratio(arm, info.baseline, d)}
+    return None
+
+
+def _figures(
+    arm: Arm, baseline: Arm, decision: AxisDecision, of_trials: Iterable[Measurement | None]
+) -> dict[str, Any]:
+    used = [m for m in of_trials if m is not None and not m.disturbed and _values(m)]
+    return {
+        "tok_s": _round(decision.values[arm.name]),
+        **_ratio(arm, baseline, decision),
+        "values": [_round(_trial_value(m)) for m in used],
+        "ttft_ms_p50": _median(m.ttft_ms.p50 for m in used),
+        "tpot_ms_p50": _median(m.tpot_ms.p50 for m in used),
+        **_acceptance([m for m in used if m.acceptance]),
+    }
+
+
+def _trial_value(m: Measurement) -> float | None:
+    if m.concurrency > 1 or not m.decode_tok_s:
+        return m.output_tok_s
+    return geometric_mean([value for _, value in m.decode_tok_s])
+
+
+def _acceptance(used: Sequence[Measurement]) -> dict[str, Any]:
+    """Sums over measurements, then the two lengths; None where the engine told nothing or nothing was drafted."""
+
+    def total(name: str) -> int | None:
+        values = [getattr(m.acceptance, name) for m in used]
+        known = [v for v in values if v is not None]
+        return sum(known) if known and len(known) == len(values) else None
+
+    drafts, drafted, accepted = total("drafts"), total("drafted_tokens"), total("accepted_tokens")
+    output = total("output_tokens")
+    if not drafted:
+        length = steps = None
+    else:
+        length = 1 + accepted / drafts if drafts and accepted is not None else None
+        passes = output - accepted if output is not None and accepted is not None else None
+        steps = output / passes if output and passes and passes > 0 else None
+    return {
+        "accept_len": _round(length),
+        "tokens_per_step": _round(steps),
+        "drafted_tokens": drafted,
+        "accepted_tokens": accepted,
+    }
+
+
+def _ratio(arm: Arm, baseline: Arm, decision: AxisDecision) -> dict[str, float | None]:
+    if arm == baseline:
+        return {"ratio": 1.0, "low": 1.0, "high": 1.0}
+    interval = decision.ratios.get(arm.name)
+    return _interval(interval) if interval else {"ratio": None, "low": None, "high": None}
+
+
+def _interval(interval: Interval) -> dict[str, float | None]:
+    return {"ratio": _round(interval.ratio), "low": _round(interval.low), "high": _round(interval.high)}
+
+
+def _axis(d: AxisDecision) -> dict[str, Any]:
+    return {
+        "axis": d.axis,
+        "workload": d.workload,
+        "concurrency": d.concurrency,
+        "unit": d.unit,
+        "baseline": _round(d.baseline),
+        "values": {name: _round(value) for name, value in d.values.items()},
+        "ratios": {name: _interval(value) for name, value in d.ratios.items()},
+        "best": d.best,
+        "choice": d.choice,
+        "ties": d.ties,
+        "verdict": d.verdict.value,
+        "because": d.because,
+        "noise": _round(d.noise),
+        "drift": _interval(d.drift) if d.drift else None,
+    }
+
+
+def _trial(t: Trial, info: RunInfo, measured: Measured) -> dict[str, Any]:
+    return {
+        "number": t.number,
+        "round": t.round,
+        "arm": t.arm.name,
+        "status": t.status.value,
+        "because": t.because,
+        "at_s": _round(_seconds(info.started_at, t.started_at)),
+        "start_s": t.start_s,
+        "measure_s": _round(sum(m.duration_s for m in measured.values())) if measured else None,
+        "total_s": t.total_s,
+        "stop": t.stop.outcome.value if t.stop else None,
+        "stop_s": _round(t.stop.seconds) if t.stop else None,
+        "disturbed": [f"{key}: {reason}" for key, reasons in t.disturbed.items() for reason in reasons],
+    }
+
+
+def _warnings(record: RunRecord, decisions: Sequence[AxisDecision]) -> list[str]:
+    found: list[str] = []
+    torn = [r.trial.directory for r in record.trials if r.torn]
+    if torn:
+        found.append(f"records are missing in {', '.join(torn)}; figures follow from what is there")
+    given_up = next((a for a in record.actions if a.what == "give-up"), None)
+    if given_up is not None:
+        found.append(f"stopped early: {given_up.detail.get('because')}")
+    killed = [r.trial.directory for r in record.trials if r.trial.stop and r.trial.stop.outcome == "killed"]
+    if killed:
+        found.append(f"the server had to be killed after {', '.join(killed)}: it did not end at two SIGTERMs")
+    void = [r.trial for r in record.trials if r.trial.status is TrialStatus.VOID]
+    if void:
+        found.append(f"{len(void)} of {len(record.trials)} trials are void and count nowhere")
+    part = sum(
+        1 for r in record.trials if r.trial.status is TrialStatus.MEASURED and any(r.trial.disturbed.values())
+    )
+    if part:
+        found.append(f"{part} trials were disturbed in part; those measurements count nowhere")
+    found.extend(
+        f"the baseline drifted by {d.drift.ratio - 1:+.1%} over the run ({d.axis})"
+        for d in decisions
+        if d.drift is not None and d.workload == "all" and not d.drift.low <= 1.0 <= d.drift.high
+    )
+    return found
+
+
+def _seconds(start: str, end: str) -> float:
+    return (datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds()
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    known = [v for v in values if v is not None]
+    return _round(median(known)) if known else None
+
+
+def _round(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.{_DIGITS}g}")

@@ -1,0 +1,99 @@
+"""The loop over a schedule: which trials are still to run, and when to stop. Joins the plan to the world."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from draftmark.errors import FailedError
+from draftmark.model import Trial, TrialStatus
+from draftmark.ports import Clock
+from draftmark.run.directory import RunDirectory
+from draftmark.run.records import Action, Slot
+from draftmark.tune.trial import TrialRunner
+
+# So many trials in a row that were disturbed say that this host cannot measure now.
+_HOPELESS = 3
+
+
+class Journal:
+    """Writes `actions.jsonl`: what was done to the world, clocked."""
+
+    def __init__(self, directory: RunDirectory, clock: Clock) -> None:
+        self._directory = directory
+        self._clock = clock
+        self._began = clock.monotonic()
+
+    def write(self, what: str, trial: int | None = None, detail: dict[str, object] | None = None) -> None:
+        """Append one action."""
+        self._directory.action(
+            Action(
+                at=self._clock.now_iso(),
+                at_s=round(self._clock.monotonic() - self._began, 3),
+                what=what,
+                trial=trial,
+                detail=detail or {},
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep:
+    """One pass over what is left of a run's schedule.
+
+    Attributes:
+        trials: Runs a single trial.
+        after: Called with each finished trial, to derive and show what is known so far.
+    """
+
+    directory: RunDirectory
+    trials: TrialRunner
+    journal: Journal
+    after: Callable[[Trial], None]
+
+    def run(self) -> None:
+        """Run every slot that has no finished trial yet.
+
+        Raises:
+            FailedError: The baseline itself does not start: there is nothing to compare with.
+        """
+        info = self.directory.info
+        past = [record.trial for record in self.directory.load().trials]
+        finished = {trial.number for trial in past}
+        gone = {trial.arm.name for trial in past if trial.status is TrialStatus.DID_NOT_START}
+        self.journal.write("resume" if past else "begin", detail={"finished": sorted(finished)})
+        for trial in past:
+            self._must_start(trial)
+        void_in_a_row = 0
+        for slot in info.schedule:
+            # An arm that did not start is not retried: it would only cost another restart.
+            if slot.number in finished or slot.arm.name in gone:
+                continue
+            trial = self._one(slot)
+            if trial.status is TrialStatus.DID_NOT_START:
+                self._must_start(trial)
+                gone.add(slot.arm.name)
+            void_in_a_row = void_in_a_row + 1 if _disturbed(trial) else 0
+            self.after(trial)
+            if void_in_a_row >= _HOPELESS:
+                self.journal.write(
+                    "give-up", slot.number, {"because": f"{_HOPELESS} trials in a row were disturbed"}
+                )
+                break
+        self.journal.write("finish", detail={"restored": True})
+
+    def _must_start(self, trial: Trial) -> None:
+        if trial.arm == self.directory.info.baseline and trial.status is TrialStatus.DID_NOT_START:
+            raise FailedError(
+                "the service does not start as it is now configured",
+                evidence=tuple(line.text for line in trial.evidence) or (trial.because or "",),
+                next_step=f"see {self.directory.path / 'trials' / trial.directory / 'server.log'}",
+            )
+
+    def _one(self, slot: Slot) -> Trial:
+        writer = self.directory.trial(f"{slot.number:02d}-{slot.arm.name}")
+        return self.trials.run(slot, writer)
+
+
+def _disturbed(trial: Trial) -> bool:
+    return trial.status is TrialStatus.VOID and any(trial.disturbed.values())

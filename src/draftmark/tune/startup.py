@@ -1,0 +1,113 @@
+"""From a command line to a server that is ready: it listens, it is ours, it has generated a token."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from draftmark.errors import RefusedError, StartError
+from draftmark.model import Evidence, Health, Identity
+from draftmark.ports import Clock, Engine, EngineClient, Supervisor
+
+_POLL_S = 0.05
+_LOG_BYTES = 4 << 20
+
+
+class NotReadyError(StartError):
+    """The server was started and did not become ready.
+
+    Attributes:
+        line: The line of its log that says why, if one does.
+    """
+
+    def __init__(self, what: str, line: Evidence | None, log: Path) -> None:
+        super().__init__(
+            what if line is None else f"the server did not start: {line.text}",
+            evidence=(what,) if line is not None else (),
+            next_step=f"see {log}",
+        )
+        self.because = what if line is None else line.text
+        self.line = line
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """A server that answers.
+
+    Attributes:
+        start_s: From the start to the first token.
+    """
+
+    client: EngineClient
+    identity: Identity
+    start_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Starter:
+    """Starts a service's command lines and waits until they serve.
+
+    Attributes:
+        port_holder: Says who listens at a base URL; None when nobody does.
+        timeout_s: Longest wait for ready.
+    """
+
+    engine: Engine
+    supervisor: Supervisor
+    clock: Clock
+    port_holder: Callable[[str], str | None]
+    timeout_s: float
+
+    def start(self, command: Sequence[str], log: Path) -> Ready:
+        """Start and wait.
+
+        Raises:
+            RefusedError: Something else listens where the server should.
+            StartError: The program cannot be run.
+            NotReadyError: It was started and ended, hung, or does not generate.
+        """
+        base_url = self.engine.base_url(command)
+        holder = self.port_holder(base_url)
+        if holder is not None:
+            raise RefusedError(
+                f"something else listens on {base_url}",
+                evidence=(holder,),
+                next_step="stop it, or give the server another port",
+            )
+        began = self.clock.monotonic()
+        identity = self.supervisor.start(command, log)
+        client = self.engine.client(base_url, self.engine.headers(command))
+        while client.health() is not Health.READY:
+            if self.supervisor.identity() is None:
+                code = self.supervisor.exit_code()
+                raise self._not_ready(log, f"the server ended with exit status {code} before it was ready")
+            waited = self.clock.monotonic() - began
+            if waited > self.timeout_s:
+                raise self._not_ready(log, f"not ready after {waited:.0f} s")
+            self.clock.sleep(_POLL_S)
+        if self.supervisor.identity() != identity:
+            # Health came from whoever holds the port: ours is dead or was replaced.
+            raise self._not_ready(log, "another process answers on the server's port")
+        try:
+            client.generate_one()
+        except StartError as error:
+            raise self._not_ready(log, str(error)) from None
+        return Ready(client=client, identity=identity, start_s=self.clock.monotonic() - began)
+
+    def _not_ready(self, log: Path, what: str) -> NotReadyError:
+        return NotReadyError(what, self.engine.decisive(log_lines(log), log.name), log)
+
+
+def log_lines(log: Path) -> list[str]:
+    """A log's lines; of a huge one the first and the last part, since the reason stands in either."""
+    try:
+        with log.open("rb") as file:
+            data = file.read(_LOG_BYTES)
+            if len(data) == _LOG_BYTES:
+                file.seek(0, 2)
+                file.seek(max(_LOG_BYTES, file.tell() - _LOG_BYTES))
+                data += file.read(_LOG_BYTES)
+    except OSError:
+        return []
+    return data.decode("utf-8", "replace").splitlines()

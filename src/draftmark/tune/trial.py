@@ -1,0 +1,324 @@
+"""One trial, in its order: start, ready, verify, measure, stop. Given an engine and a supervisor; picks neither."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from draftmark.errors import StartError
+from draftmark.load.client import LoadRun
+from draftmark.model import (
+    Arm,
+    ClientHealth,
+    Counters,
+    Evidence,
+    RequestRecord,
+    SpeculationState,
+    StopReport,
+    Trial,
+    TrialStatus,
+    Workload,
+)
+from draftmark.ports import Clock, CpuSample, Engine, EngineClient, Supervisor
+from draftmark.run.directory import TrialWriter
+from draftmark.run.records import Slot
+from draftmark.run.redact import command as redacted
+from draftmark.tune.disturbance import changed_identity, foreign_cores, load_faults
+from draftmark.tune.startup import NotReadyError, Ready, Starter, log_lines
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """When a start is given up, and when a measurement is void.
+
+    Attributes:
+        start_timeout_s: Longest wait for ready.
+        request_timeout_s: Longest single request.
+        max_error_rate: Share of failed requests above which a measurement is void.
+        max_loop_lag_ms: p99 lag of our own event loop above which our clock is not to be trusted.
+        max_foreign_cores: CPU cores that others may use beside a CPU-bound server; None: not looked at.
+    """
+
+    start_timeout_s: float = 600.0
+    request_timeout_s: float = 120.0
+    max_error_rate: float = 0.05
+    max_loop_lag_ms: float = 100.0
+    max_foreign_cores: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Axis:
+    """One thing that is measured in every trial: a workload at a concurrency."""
+
+    workload: Workload
+    concurrency: int
+    warmup: int
+    repeat: int
+
+    @property
+    def key(self) -> str:
+        """`copy@4`."""
+        return f"{self.workload.name}@{self.concurrency}"
+
+
+class Load(Protocol):
+    """The load generator, as a trial needs it. `draftmark.load.client.run_closed_loop` is one."""
+
+    def __call__(
+        self,
+        base_url: str,
+        workload: Workload,
+        *,
+        concurrency: int,
+        repeat: int,
+        warmup: int,
+        extra: dict[str, object],
+        request_timeout_s: float,
+        headers: dict[str, str],
+        first_tag: int,
+        on_record: Callable[[RequestRecord], None],
+        on_progress: Callable[[int, int, float | None, int], None],
+    ) -> LoadRun:
+        """Run one axis to its end."""
+        ...
+
+
+class Observer(Protocol):
+    """Who watches a run: the terminal's progress, or nobody."""
+
+    def trial_begins(self, slot: Slot) -> None:
+        """A trial is about to start."""
+        ...
+
+    def phase(self, slot: Slot, what: str, limit_s: float | None) -> None:
+        """What is being waited for now, and for how long at most."""
+        ...
+
+    def progress(self, done: int, total: int, tok_s: float | None, errors: int) -> None:
+        """How far the present measurement is."""
+        ...
+
+    def trial_ends(self, trial: Trial) -> None:
+        """A trial is over."""
+        ...
+
+
+@dataclass(slots=True)
+class _Notes:
+    """What a trial gathers while it runs; frozen into a Trial at its end."""
+
+    status: TrialStatus = TrialStatus.VOID
+    because: str | None = None
+    evidence: tuple[Evidence, ...] = ()
+    start_s: float | None = None
+    speculation: SpeculationState | None = None
+    stop: StopReport | None = None
+    counters: dict[str, Counters] = field(default_factory=dict)
+    client: dict[str, ClientHealth] = field(default_factory=dict)
+    disturbed: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    drafted: int | None = None
+
+    def count(self, drafted: int | None) -> None:
+        """Sum the tokens drafted; stays None while no source has told a number."""
+        if drafted is not None:
+            self.drafted = (self.drafted or 0) + drafted
+
+
+class _Over(Exception):  # noqa: N818 - control flow inside this module: the trial ends here, with its reason
+    def __init__(self, status: TrialStatus, because: str, evidence: tuple[Evidence, ...] = ()) -> None:
+        super().__init__(because)
+        self.status = status
+        self.because = because
+        self.evidence = evidence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialRunner:
+    """Runs trials of one service.
+
+    Attributes:
+        act: Writes one action to the run's record: (what, slot number, detail).
+    """
+
+    engine: Engine
+    supervisor: Supervisor
+    load: Load
+    clock: Clock
+    limits: Limits
+    axes: Sequence[Axis]
+    observer: Observer
+    act: Callable[[str, int, dict[str, object]], None]
+    port_holder: Callable[[str], str | None]
+
+    def run(self, slot: Slot, writer: TrialWriter) -> Trial:
+        """One trial, to its end; the server is stopped however it ends.
+
+        Raises:
+            RefusedError: Something else listens where the server should.
+            StorageError: The record could not be written; the server is stopped before.
+            Interrupted: The user or the system asked to stop; the server is stopped before.
+        """
+        began = self.clock.monotonic()
+        started_at = self.clock.now_iso()
+        notes = _Notes()
+        command = self.engine.with_arm(self.supervisor.original, slot.arm)
+        self.observer.trial_begins(slot)
+        try:
+            try:
+                ready = self._start(slot, command, writer, notes)
+                self._verify(slot.arm, ready.client, writer, notes)
+                self._measure(slot, ready, writer, notes)
+            except _Over as over:
+                notes.status, notes.because, notes.evidence = over.status, over.because, over.evidence
+            else:
+                self._judge(slot.arm, notes)
+        finally:
+            stopping = self.clock.monotonic()
+            self.observer.phase(slot, "stopping the server", None)
+            self.act("stop", slot.number, {})
+            notes.stop = self.supervisor.stop()
+            ended = self.clock.monotonic()
+            writer.close()
+        trial = Trial(
+            number=slot.number,
+            round=slot.round,
+            arm=slot.arm,
+            status=notes.status,
+            because=notes.because,
+            evidence=notes.evidence,
+            started_at=started_at,
+            start_s=_rounded(notes.start_s),
+            downtime_s=round((notes.start_s or (stopping - began)) + (ended - stopping), 3),
+            total_s=round(ended - began, 3),
+            command=redacted(command),
+            speculation=notes.speculation,
+            stop=notes.stop,
+            requests=writer.written,
+            counters=notes.counters,
+            client=notes.client,
+            disturbed=notes.disturbed,
+        )
+        writer.finish(trial)
+        self.act("stopped", slot.number, {"outcome": notes.stop.outcome, "status": trial.status})
+        self.observer.trial_ends(trial)
+        return trial
+
+    def _start(self, slot: Slot, command: tuple[str, ...], writer: TrialWriter, notes: _Notes) -> Ready:
+        self.act("start", slot.number, {"command": redacted(command)})
+        self.observer.phase(slot, f"starting {slot.arm.label}", self.limits.start_timeout_s)
+        starter = Starter(
+            engine=self.engine,
+            supervisor=self.supervisor,
+            clock=self.clock,
+            port_holder=self.port_holder,
+            timeout_s=self.limits.start_timeout_s,
+        )
+        try:
+            ready = starter.start(command, writer.log)
+        except NotReadyError as error:
+            lines = (error.line,) if error.line else ()
+            raise _Over(TrialStatus.DID_NOT_START, error.because, lines) from None
+        except StartError as error:
+            raise _Over(TrialStatus.DID_NOT_START, str(error)) from None
+        notes.start_s = ready.start_s
+        self.act("ready", slot.number, {"start_s": round(ready.start_s, 3), "pid": ready.identity.pid})
+        return ready
+
+    def _verify(self, arm: Arm, client: EngineClient, writer: TrialWriter, notes: _Notes) -> None:
+        """Speculation can be lost silently: the server's own word has to agree with the arm."""
+        notes.speculation = state = client.speculation()
+        lost = self.engine.speculation_lost(log_lines(writer.log), writer.log.name)
+        if arm.depth and (state.on is False or lost is not None):
+            raise _Over(
+                TrialStatus.VOID,
+                f"the server runs without the speculation it was asked for ({state.source})",
+                (lost,) if lost else (),
+            )
+        if not arm.depth and state.on:
+            raise _Over(TrialStatus.VOID, f"speculation is on though it was switched off ({state.source})")
+        if state.depth is not None and state.depth != arm.depth:
+            raise _Over(TrialStatus.VOID, f"depth {state.depth} is in force, not {arm.depth} ({state.source})")
+
+    def _measure(self, slot: Slot, ready: Ready, writer: TrialWriter, notes: _Notes) -> None:
+        client, identity = ready.client, ready.identity
+        before_all = client.counters()
+        if before_all.raw:
+            writer.text("metrics.before.prom", before_all.raw)
+        for axis in self.axes:
+            self.observer.phase(slot, f"{axis.workload.name}, {axis.concurrency} at once", None)
+            self.act("measure", slot.number, {"axis": axis.key})
+            before, cpu = client.counters(), self.supervisor.cpu()
+
+            def keep(record: RequestRecord) -> None:
+                writer.request(record)
+                notes.count(record.drafted_tokens)
+
+            began = self.clock.monotonic()
+            run = self.load(
+                client.base_url,
+                axis.workload,
+                concurrency=axis.concurrency,
+                repeat=axis.repeat,
+                warmup=axis.warmup,
+                extra=self.engine.request_extra(),
+                request_timeout_s=self.limits.request_timeout_s,
+                headers=self.engine.headers(self.supervisor.original),
+                first_tag=writer.written + 1,
+                on_record=keep,
+                on_progress=self.observer.progress,
+            )
+            wall = self.clock.monotonic() - began
+            changed = changed_identity(identity, self.supervisor.identity(), self.supervisor.exit_code())
+            if changed:
+                found = self.engine.decisive(log_lines(writer.log), writer.log.name)
+                raise _Over(TrialStatus.VOID, f"{changed} during {axis.key}", (found,) if found else ())
+            notes.counters[axis.key] = counted = counters_between(before, client.counters())
+            notes.count(counted.drafted_tokens)
+            notes.client[axis.key] = run.client
+            reasons = load_faults(run, self.limits.max_error_rate, self.limits.max_loop_lag_ms)
+            neighbour = self._neighbour(cpu, wall)
+            notes.disturbed[axis.key] = (*reasons, *((neighbour,) if neighbour else ()))
+        after_all = client.counters()
+        if after_all.raw:
+            writer.text("metrics.after.prom", after_all.raw)
+
+    def _neighbour(self, before: CpuSample | None, wall_s: float) -> str | None:
+        if self.limits.max_foreign_cores is None or before is None:
+            return None
+        after = self.supervisor.cpu()
+        cores = foreign_cores(before, after, wall_s) if after else None
+        if cores is None or cores <= self.limits.max_foreign_cores:
+            return None
+        return f"other work used {cores:.2f} CPU cores (limit {self.limits.max_foreign_cores:.2f})"
+
+    def _judge(self, arm: Arm, notes: _Notes) -> None:
+        disturbed = {key: reasons for key, reasons in notes.disturbed.items() if reasons}
+        if disturbed and len(disturbed) == len(notes.disturbed):
+            key, reasons = next(iter(disturbed.items()))
+            notes.status, notes.because = TrialStatus.VOID, f"{key}: {reasons[0]}"
+        elif arm.depth and notes.drafted == 0:
+            notes.status = TrialStatus.VOID
+            notes.because = f"depth {arm.depth} drafted no token at all: a dead depth, not a tie with off"
+        else:
+            notes.status = TrialStatus.MEASURED
+
+
+def counters_between(before: Counters, after: Counters) -> Counters:
+    """What happened between two readings of an engine's counters."""
+
+    def minus(name: str) -> int | None:
+        old, new = getattr(before, name), getattr(after, name)
+        # Counters that appear with the first event count from nothing.
+        return None if new is None else new - (old or 0)
+
+    return Counters(
+        drafts=minus("drafts"),
+        drafted_tokens=minus("drafted_tokens"),
+        accepted_tokens=minus("accepted_tokens"),
+        output_tokens=minus("output_tokens"),
+    )
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 3)
