@@ -1,0 +1,51 @@
+"""A real `draftmark` in a process of its own, and finding every server that it ever left behind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+_MARKER = b"DRAFTMARK_INSTANCE="  # service/guard.py puts it into the environment of all that it starts
+
+
+def popen(words: tuple[str, ...], cwd: Path, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
+    """A running `draftmark`, in a session of its own, so that signals reach it alone."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "draftmark", *words],
+        cwd=cwd,
+        env={**os.environ, **(env or {})},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def servers() -> list[int]:
+    """Every process that was started under a guard of ours and is no zombie."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
+            if state != "Z" and _MARKER in (entry / "environ").read_bytes():
+                found.append(int(entry.name))
+        except OSError:
+            continue
+    return found
+
+
+def none_left(within_s: float) -> bool:
+    """Whether every server is gone before the time is up."""
+    end = time.monotonic() + within_s
+    while servers():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.02)
+    return True

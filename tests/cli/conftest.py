@@ -1,0 +1,43 @@
+"""The real `draftmark` as a fixture, and the real embedded engine behind it."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from draftmark.testing.processes import popen
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    status: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def draftmark(tmp_path: Path) -> Callable[..., Finished]:
+    def run(*words: str, env: Mapping[str, str] | None = None, timeout_s: float = 120.0) -> Finished:
+        with popen(words, tmp_path, env) as process:
+            try:
+                out, err = process.communicate(timeout=timeout_s)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise
+        return Finished(process.returncode, out, err)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def embedded_command() -> tuple[tuple[str, ...], dict[str, str]]:
+    """Command line and environment of the embedded engine, fetched on the first call of a fresh machine."""
+    from draftmark.embedded.progress import NullProgress
+    from draftmark.embedded.provision import provision
+
+    ready = provision(NullProgress())
+    return ready.command, dict(ready.env)

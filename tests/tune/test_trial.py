@@ -1,0 +1,305 @@
+"""The life of a trial and of a sweep, in order, against a world that a test owns."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from draftmark.errors import FailedError, Interrupted, RefusedError, StorageError
+from draftmark.load.client import LoadRun
+from draftmark.model import (
+    Arm,
+    ClientHealth,
+    Message,
+    Prompt,
+    Refusal,
+    RequestRecord,
+    StopOutcome,
+    Trial,
+    TrialStatus,
+    Workload,
+)
+from draftmark.ports import CpuSample
+from draftmark.run.directory import RunDirectory
+from draftmark.run.records import RunInfo, encode_document
+from draftmark.testing.fakes import FakeEngine, FakeLoad, FakeSupervisor, FakeWorld, NullObserver
+from draftmark.tune.disturbance import foreign_cores, load_faults
+from draftmark.tune.plan import schedule
+from draftmark.tune.result import derive
+from draftmark.tune.runner import Journal, Sweep
+from draftmark.tune.trial import Axis, Limits, TrialRunner
+
+OFF, D4, D8 = Arm(0), Arm(4), Arm(8)
+COPY = Workload("copy", tuple(Prompt(f"c{i}", (Message("user", "x"),), 16) for i in range(3)))
+CHAT = Workload("chat", tuple(Prompt(f"t{i}", (Message("user", "y"),), 16) for i in range(3)))
+
+
+def speed(arm: Arm, workload: str, concurrency: int) -> float:
+    gain = {0: 1.0, 4: 1.5, 8: 1.45}[arm.depth] if workload == "copy" else 1.0
+    return 40.0 * gain * (1.3 if concurrency > 1 else 1.0)
+
+
+class Lab:
+    """A world, a run directory, and a sweep over it."""
+
+    def __init__(self, path: Path, world: FakeWorld, *, rounds: int = 3, limits: Limits | None = None) -> None:
+        self.world = world
+        arms = (OFF, D4, D8)
+        self.info = RunInfo(
+            draftmark="0",
+            service="cmd:fake-server",
+            engine="fake",
+            engine_version=None,
+            command=("fake-server",),
+            redacted=False,
+            host={},
+            started_at=world.clock.now_iso(),
+            settings={"requests": {"1": 3, "4": 4}},
+            workloads=(COPY, CHAT),
+            concurrency=(1, 4),
+            rounds=rounds,
+            tie_margin=0.02,
+            baseline=OFF,
+            arms=arms,
+            refused={},
+            schedule=schedule(arms, rounds, OFF),
+        )
+        self.directory = RunDirectory.create(path, self.info)
+        self.limits = limits or Limits(max_foreign_cores=0.25)
+        self.port_holder: str | None = None
+        self.after: list[Trial] = []
+
+    def sweep(self) -> Sweep:
+        world = self.world
+        journal = Journal(self.directory, world.clock)
+        axes = tuple(
+            Axis(workload=w, concurrency=c, warmup=0, repeat=1 if c == 1 else 2)
+            for c in (1, 4)
+            for w in (COPY, CHAT)
+        )
+        return Sweep(
+            directory=self.directory,
+            trials=TrialRunner(
+                engine=FakeEngine(world),
+                supervisor=FakeSupervisor(world),
+                load=FakeLoad(world),
+                clock=world.clock,
+                limits=self.limits,
+                axes=axes,
+                observer=NullObserver(),
+                act=journal.write,
+                port_holder=lambda _url: self.port_holder,
+            ),
+            journal=journal,
+            after=self.after.append,
+        )
+
+
+def test_order_of_a_trial(tmp_path: Path) -> None:
+    lab = Lab(tmp_path / "run", FakeWorld(truth_tok_s=speed))
+    lab.sweep().run()
+    one_trial = [
+        "generate",
+        "verify",
+        "measure copy@1",
+        "measure chat@1",
+        "measure copy@4",
+        "measure chat@4",
+        "stop",
+    ]
+    assert lab.world.events[:8] == ["start off", *one_trial]
+    starts = [event for event in lab.world.events if event.startswith("start")]
+    names = ["off", "d4", "d8", "d8", "d4", "off", "off", "d4", "d8", "off"]
+    assert starts == [f"start {name}" for name in names]
+    assert len(lab.world.events) == 8 * len(names)
+    whats = [action.what for action in lab.directory.load().actions]
+    assert whats[0] == "begin"
+    assert whats[1:8] == ["start", "ready", "measure", "measure", "measure", "measure", "stop"]
+    assert whats[-1] == "finish"
+    assert [trial.number for trial in lab.after] == list(range(1, 11))
+
+
+def test_the_result_finds_what_is_there_and_invents_nothing(tmp_path: Path) -> None:
+    lab = Lab(tmp_path / "run", FakeWorld(truth_tok_s=speed, noise=0.015))
+    lab.sweep().run()
+    result = derive(lab.directory.load())
+    by_axis = {axis["axis"]: axis for axis in result["axes"]}
+    assert by_axis["copy@1"]["verdict"] == "better"
+    assert by_axis["copy@1"]["choice"] in ("d4", "d8")
+    assert by_axis["copy@1"]["ratios"]["d4"]["ratio"] == pytest.approx(1.5, rel=0.1)
+    assert by_axis["chat@1"]["verdict"] != "better"
+    assert by_axis["chat@4"]["verdict"] != "better"
+    arm = next(arm for arm in result["arms"] if arm["arm"] == "d4")
+    assert arm["status"] == "measured"
+    assert arm["accept_len"] is not None
+    assert arm["tokens_per_step"] == pytest.approx(2.0, rel=0.1)
+    assert result["restarts"] == 10
+    assert result["exit_status"] == 10
+    assert result["complete"] is True
+    off = next(arm for arm in result["arms"] if arm["arm"] == "off")
+    assert off["accept_len"] is None
+
+
+def test_same_records_same_bytes(tmp_path: Path) -> None:
+    lab = Lab(tmp_path / "run", FakeWorld(truth_tok_s=speed, noise=0.02))
+    lab.sweep().run()
+    first = encode_document(derive(lab.directory.load()))
+    assert encode_document(derive(RunDirectory.open(tmp_path / "run").load())) == first
+
+
+def test_an_arm_that_does_not_start_is_tried_once_and_the_sweep_goes_on(tmp_path: Path) -> None:
+    lab = Lab(tmp_path / "run", FakeWorld(truth_tok_s=speed, starts=lambda arm: arm != D8))
+    lab.sweep().run()
+    assert lab.world.events.count("start d8") == 1
+    trial = next(r.trial for r in lab.directory.load().trials if r.trial.arm == D8)
+    assert trial.status is TrialStatus.DID_NOT_START
+    assert trial.because == "fatal: out of everything"
+    assert trial.evidence[0].line == 2
+    assert trial.stop is not None
+    assert trial.stop.outcome is StopOutcome.ALREADY_DEAD
+    result = derive(lab.directory.load())
+    arm = next(arm for arm in result["arms"] if arm["arm"] == "d8")
+    assert (arm["status"], arm["latency"]) == ("did-not-start", None)
+
+
+def test_a_baseline_that_does_not_start_ends_it(tmp_path: Path) -> None:
+    lab = Lab(tmp_path / "run", FakeWorld(truth_tok_s=speed, starts=lambda arm: arm != OFF))
+    with pytest.raises(FailedError, match="does not start") as caught:
+        lab.sweep().run()
+    assert "fatal: out of everything" in caught.value.evidence
+    with pytest.raises(FailedError):
+        lab.sweep().run()
+    assert lab.world.events.count("start off") == 1
+
+
+@pytest.mark.parametrize("lost", ["d4"])
+def test_speculation_that_is_silently_off_is_void(tmp_path: Path, lost: str) -> None:
+    lab = Lab(tmp_path / "run", FakeWorld(truth_tok_s=speed, silent_off=frozenset({lost})))
+    lab.sweep().run()
+    trial = next(r.trial for r in lab.directory.load().trials if r.trial.arm == D4)
+    assert trial.status is TrialStatus.VOID
+    assert "without the speculation" in (trial.because or "")
+    assert trial.requests == 0
+
+
+def test_a_depth_that_drafts_nothing_is_void_and_no_tie(tmp_path: Path) -> None:
+    lab = Lab(tmp_path / "run", FakeWorld(truth_tok_s=lambda *_: 40.0, accept=0.0))
+    lab.sweep().run()
+    result = derive(lab.directory.load())
+    arm = next(arm for arm in result["arms"] if arm["arm"] == "d4")
+    assert arm["status"] == "void"
+    assert "drafted no token" in arm["because"]
+    assert all("d4" not in axis["ties"] for axis in result["axes"])
+
+
+def test_a_server_that_dies_in_the_measurement_is_void(tmp_path: Path) -> None:
+    lab = Lab(tmp_path / "run", FakeWorld(truth_tok_s=speed, dies_in=frozenset({"d4"})))
+    lab.sweep().run()
+    trial = next(r.trial for r in lab.directory.load().trials if r.trial.arm == D4)
+    assert trial.status is TrialStatus.VOID
+    assert "died with exit status 1 during copy@1" in (trial.because or "")
+    result = derive(lab.directory.load())
+    assert all("d4" not in axis["values"] for axis in result["axes"])
+
+
+def test_a_busy_neighbour_ends_in_inconclusive(tmp_path: Path) -> None:
+    lab = Lab(tmp_path / "run", FakeWorld(truth_tok_s=speed, cpu_beside=1.0))
+    lab.sweep().run()
+    assert lab.world.events.count("stop") == 3  # and not ten trials that count nowhere
+    result = derive(lab.directory.load())
+    assert result["exit_status"] == 40
+    assert any("other work used 1.00 CPU cores" in (t["because"] or "") for t in result["trials"])
+    assert any("stopped early" in warning for warning in result["warnings"])
+
+
+def test_a_taken_port_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    lab = Lab(tmp_path / "run", FakeWorld(truth_tok_s=speed))
+    lab.port_holder = "pid 7 (nginx)"
+    with pytest.raises(RefusedError, match="something else listens") as caught:
+        lab.sweep().run()
+    assert "pid 7 (nginx)" in str(caught.value)
+    assert "start off" not in lab.world.events
+
+
+@pytest.mark.parametrize("at", [1, 5, 9, 17, 30, 55, 79])
+def test_interrupted_and_resumed_repeats_no_finished_trial(tmp_path: Path, at: int) -> None:
+    world = FakeWorld(truth_tok_s=speed, noise=0.01)
+    lab = Lab(tmp_path / "run", world)
+
+    class Bomb(list[str]):
+        def append(self, event: str) -> None:
+            super().append(event)
+            if len(self) == at and event != "stop":
+                raise Interrupted(2)
+
+    world.events = Bomb()
+    with pytest.raises(Interrupted):
+        lab.sweep().run()
+    assert world.running is None
+    before = lab.directory.finished()
+    world.events = list(world.events)
+    done = len(world.events)
+    lab.sweep().run()
+    starts = [event for event in world.events[done:] if event.startswith("start")]
+    assert len(starts) == 10 - len(before)
+    result = derive(lab.directory.load())
+    assert result["complete"] is True
+    assert [t["number"] for t in result["trials"]] == list(range(1, 11))
+
+
+def test_a_full_disk_stops_the_server_before_the_error_is_told(tmp_path: Path) -> None:
+    lab = Lab(tmp_path / "run", FakeWorld(truth_tok_s=speed))
+    sweep = lab.sweep()
+
+    def full(*_args: object, **_more: object) -> LoadRun:
+        raise StorageError("full")
+
+    broken = dataclasses.replace(sweep, trials=dataclasses.replace(sweep.trials, load=full))
+    with pytest.raises(StorageError):
+        broken.run()
+    assert lab.world.running is None
+    assert lab.world.events[-1] == "stop"
+    assert lab.directory.finished() == frozenset()
+
+
+def test_foreign_cores() -> None:
+    before = CpuSample(busy_s=10, group_s=5, own_s=1, cpus=2)
+    after = CpuSample(busy_s=14, group_s=7, own_s=1.5, cpus=2)
+    assert foreign_cores(before, after, 2.0) == pytest.approx(0.75)
+    assert foreign_cores(before, after, 0.1) is None
+    less = CpuSample(busy_s=11, group_s=7, own_s=1.5, cpus=2)
+    assert foreign_cores(before, less, 2.0) == 0.0
+
+
+def request(error: str | None, *, warmup: bool = False) -> RequestRecord:
+    return RequestRecord(
+        tag="t", workload="w", prompt_id="p", concurrency=1, warmup=warmup, sent_at_s=0, end_at_s=1, error=error
+    )
+
+
+def test_load_faults() -> None:
+    def run(records: list[RequestRecord], lag: float | None = 1.0, stopped: str | None = None) -> LoadRun:
+        return LoadRun(
+            records=tuple(records),
+            client=ClientHealth(loop_lag_ms_p99=lag),
+            assumptions=(),
+            stopped_because=stopped,
+        )
+
+    assert load_faults(run([request(None)]), 0.05, 100) == ()
+    assert load_faults(run([request("reset", warmup=True), request(None)]), 0.05, 100) == ()
+    assert "1 of 2 requests failed (reset)" in load_faults(run([request("reset"), request(None)]), 0.05, 100)[0]
+    assert "lagged by 150 ms" in load_faults(run([request(None)], lag=150), 0.05, 100)[0]
+    assert load_faults(run([], lag=None, stopped="the server went away"), 0.05, 100) == ("the server went away",)
+
+
+def test_refused_arms_are_in_the_result(tmp_path: Path) -> None:
+    lab = Lab(tmp_path / "run", FakeWorld(truth_tok_s=speed))
+    info = dataclasses.replace(
+        lab.info, arms=(*lab.info.arms, Arm(2)), refused={"d2": Refusal("dead-depth", "depth 2 drafts nothing")}
+    )
+    run = RunDirectory.create(tmp_path / "other", info)
+    arm = next(arm for arm in derive(run.load())["arms"] if arm["arm"] == "d2")
+    assert (arm["status"], arm["because"]) == ("refused", "depth 2 drafts nothing")
