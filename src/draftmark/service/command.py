@@ -19,6 +19,7 @@ from draftmark.service.proc import machine_cpu_s
 
 _LOOK_S = 0.01  # how often a stop looks whether everything is gone
 _LINGER_S = 1.0  # what may remain after the main process ended, before it is asked once more
+_REPORT_S = 0.1
 _KILL_WAIT_S = 10.0  # SIGKILL takes effect at once, except in a process stuck inside the kernel
 
 
@@ -30,10 +31,10 @@ class _Ending:
     signals: list[str] = field(default_factory=list)
     begun_at: float | None = None
 
-    def outcome(self, *, swept: bool) -> StopOutcome:
+    def outcome(self, *, lost_guard: bool) -> StopOutcome:
         if self.was_dead or not self.signals:
             return StopOutcome.ALREADY_DEAD
-        if swept or "KILL" in self.signals:
+        if lost_guard or "KILL" in self.signals:
             return StopOutcome.KILLED
         return StopOutcome.CLEAN if len(self.signals) == 1 else StopOutcome.SLOW
 
@@ -154,6 +155,8 @@ class CommandSupervisor:
         if process is None:
             return StopReport(outcome=StopOutcome.ALREADY_DEAD, signals=(), seconds=0.0, exit_code=None)
         process.refresh()
+        if not (process.main_alive or process.gone):
+            process.pump(_REPORT_S)  # as a rule it was alone, and `gone` is on its way
         if self._ending is None:
             self._ending = _Ending(was_dead=not process.main_alive)
         ending = self._ending
@@ -162,7 +165,7 @@ class CommandSupervisor:
         self._ending = None
         seconds = self._clock.monotonic() - ending.begun_at if ending.begun_at is not None else 0.0
         return StopReport(
-            outcome=ending.outcome(swept=process.swept),
+            outcome=ending.outcome(lost_guard=process.lost_guard),
             signals=tuple(f"SIG{name}" for name in ending.signals),
             seconds=seconds,
             exit_code=process.exit_code,

@@ -2,8 +2,8 @@
 
 A program of its own, on the standard library alone: `python -I -S guard.py`, spoken to over two pipes.
 
-stdin, from the controller: one line of JSON `{"argv", "env", "cwd", "log", "controller"}`, its strings being bytes
-read as Latin-1 (no locale can change them), then commands, one a line: `signal TERM|INT|KILL`.
+stdin, from the controller: a line `BYTES ARGUMENTS` and that many bytes of NUL-ended strings (log, directory or
+nothing, the arguments, then `NAME=value`s), then commands, one a line: `signal TERM|INT|KILL`.
 End of file, or the controller's death seen through a pidfd, kills the whole tree at once.
 
 stdout, to the controller: JSON lines `started` (pid, started_ticks), `exec-failed` (stage, errno, error), `exited`
@@ -18,19 +18,19 @@ What makes it hold:
   SIGKILL in the same instant, only the engine's main process is sure to die;
 - the engine has a process group of its own in the guard's session, which has no terminal: Ctrl-C reaches the
   controller only. The kernel drops PDEATHSIG for set-uid programs: those rely on the pipe alone.
+
+It imports as little as it can (typing, json and contextlib are more than a megabyte and twenty milliseconds), since
+one runs for as long as its engine does.
 """
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import errno
-import json
 import os
 import select
 import signal
 import sys
-from typing import NoReturn
 
 _PR_SET_PDEATHSIG, _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 1, 15, 36
 _FALLOC_FL_KEEP_SIZE = 1
@@ -38,6 +38,16 @@ _LOG_ROOM_BYTES = 64 * 1024
 _SIGNALS = {"TERM": signal.SIGTERM, "INT": signal.SIGINT, "KILL": signal.SIGKILL}
 _IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP, signal.SIGPIPE)
 _libc = ctypes.CDLL(None, use_errno=True)
+
+
+class _Config:
+    """What the controller wants started. In bytes, so that no locale can change them."""
+
+    def __init__(self, log: bytes, directory: bytes, argv: list[bytes], env: dict[bytes, bytes]) -> None:
+        self.log = log
+        self.directory = directory
+        self.argv = argv
+        self.env = env
 
 
 def _prctl(option: int, value: int | bytes) -> None:
@@ -58,8 +68,10 @@ def _parents() -> dict[int, int]:
     found: dict[int, int] = {}
     for name in os.listdir("/proc"):  # noqa: PTH208
         if name.isdigit():
-            with contextlib.suppress(OSError, IndexError):
+            try:
                 found[int(name)] = int(_stat_fields(name)[1])
+            except (OSError, IndexError):  # it ended meanwhile
+                continue
     return found
 
 
@@ -83,9 +95,18 @@ def _descendants() -> list[int]:
     return found
 
 
+def _quoted(value: int | str) -> str:
+    """A value in JSON; the texts are errno messages and words of ours."""
+    if isinstance(value, int):
+        return str(int(value))
+    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
 def _kill(pid: int, number: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
+    try:
         os.kill(pid, number)
+    except (ProcessLookupError, PermissionError):
+        return
 
 
 def _open_log(path: bytes) -> int:
@@ -105,7 +126,7 @@ def _open_log(path: bytes) -> int:
     return log
 
 
-def _become_engine(config: dict[str, list[bytes]], env: dict[bytes, bytes], guard: int, status: int) -> NoReturn:
+def _become_engine(config: _Config, guard: int, status: int) -> None:
     """In the forked child: shed everything that is the guard's, then become the engine."""
     stage = "prepare"
     try:
@@ -114,17 +135,19 @@ def _become_engine(config: dict[str, list[bytes]], env: dict[bytes, bytes], guar
         if os.getppid() != guard:  # it died before the line above could say what to do then
             os._exit(127)
         for each in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
-            with contextlib.suppress(OSError, ValueError):
+            try:
                 signal.signal(each, signal.SIG_DFL)
+            except (OSError, ValueError):  # one that the C library keeps for itself
+                continue
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         null = os.open(os.devnull, os.O_RDONLY)
         os.dup2(null, 0)
         os.dup2(2, 1)  # 2 is the log
-        for directory in config["cwd"]:
+        if config.directory:
             stage = "chdir"
-            os.chdir(directory)
+            os.chdir(config.directory)
         stage = "exec"
-        os.execvpe(config["argv"][0], config["argv"], env)  # noqa: S606 - the user's own command
+        os.execvpe(config.argv[0], config.argv, config.env)  # noqa: S606 - the user's own command
     except (OSError, ValueError) as error:
         number = (error.errno if isinstance(error, OSError) else None) or errno.EINVAL
         os.write(status, f"{stage} {number}".encode())
@@ -150,40 +173,51 @@ class _Guard:
         self._poll.register(self._wake, select.POLLIN)
         self._controller = -1
         # A process forked off the controller could keep the pipe open: its death is watched directly as well.
-        with contextlib.suppress(OSError):
+        try:
             self._controller = os.pidfd_open(controller)
             self._poll.register(self._controller, select.POLLIN)
+        except OSError:  # before Linux 5.3: the pipe alone
+            pass
         if os.getppid() != controller:
             self.killing = True
 
     def emit(self, event: str, **fields: int | str) -> None:
         """One line to the controller; nobody there means that it is dead."""
+        text = "".join(f', "{key}": {_quoted(value)}' for key, value in fields.items())
         try:
-            os.write(1, json.dumps({"event": event, **fields}).encode() + b"\n")
+            os.write(1, f'{{"event": "{event}"{text}}}\n'.encode())
         except OSError:
             self.killing = True
 
-    def read_config(self) -> bytes | None:
-        """The first line; None when the controller went away before it was whole."""
+    def read_config(self) -> _Config | None:
+        """What to start; None when the controller went away before it had said it all."""
         while b"\n" not in self._pending:
-            data = os.read(0, 65536)
-            if not data:
+            if not self._read():
                 return None
-            self._pending += data
         line, _, self._pending = self._pending.partition(b"\n")
-        return line
+        size, arguments = (int(word) for word in line.split())
+        while len(self._pending) < size:
+            if not self._read():
+                return None
+        payload, self._pending = self._pending[:size], self._pending[size:]
+        log, directory, *words = payload.split(b"\0")[:-1]
+        pairs = [word.partition(b"=") for word in words[arguments:]]
+        return _Config(log, directory, words[:arguments], {name: value for name, _, value in pairs})
 
-    def start(self, config: dict[str, list[bytes]]) -> bool:
+    def _read(self) -> bool:
+        data = os.read(0, 65536)
+        self._pending += data
+        return bool(data)
+
+    def start(self, config: _Config) -> bool:
         """Open the log, start the engine, report. False when there is nothing to guard."""
         try:
-            log = _open_log(config["log"][0])
+            log = _open_log(config.log)
             os.dup2(log, 2)  # a traceback of the guard's own ends there too
             os.close(log)
         except OSError as error:
             self._failed("log", error.errno or errno.EIO)
             return False
-        pairs = config["env"]
-        env = dict(zip(pairs[::2], pairs[1::2], strict=True))
         status, child_status = os.pipe()
         guard = os.getpid()
         try:
@@ -192,7 +226,7 @@ class _Guard:
             self._failed("fork", error.errno or errno.EAGAIN)
             return False
         if self.main == 0:
-            _become_engine(config, env, guard, child_status)
+            _become_engine(config, guard, child_status)
         os.close(child_status)
         report = os.read(status, 64)  # end of file: exec closed it
         os.close(status)
@@ -244,12 +278,9 @@ class _Guard:
 
     def obey(self) -> None:
         """Read the commands that have come."""
-        data = os.read(0, 4096)
-        if not data:
+        if not self._read():
             self._poll.unregister(0)
             self.killing = True
-            return
-        self._pending += data
         self._obey_lines()
 
     def _obey_lines(self) -> None:
@@ -290,18 +321,17 @@ def main() -> int:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())  # the controller had them blocked until here
     for name in os.listdir("/proc/self/fd"):  # noqa: PTH208
         if int(name) > 2:
-            with contextlib.suppress(OSError):  # the listing's own descriptor is closed already
+            try:
                 os.close(int(name))
-    with contextlib.suppress(PermissionError):
+            except OSError:  # the listing's own
+                continue
+    if os.getsid(0) != os.getpid():
         os.setsid()
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     _prctl(_PR_SET_NAME, b"draftmark-guard")
     guard = _Guard(int(sys.argv[1]))
-    line = guard.read_config()
-    if line is None:
-        return 0
-    config = {key: [text.encode("latin-1") for text in values] for key, values in json.loads(line).items()}
-    if guard.start(config):
+    config = guard.read_config()
+    if config is not None and guard.start(config):
         guard.watch()
     return 0
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import functools
+import io
 import json
 import os
 import secrets
@@ -49,18 +50,15 @@ class LaunchFailure:
     detail: str = ""
 
 
-def _latin(text: str | Path) -> str:
-    """A string whose characters are the bytes that exec will get, whatever this process's locale is."""
-    return os.fsencode(text).decode("latin-1")
-
-
-def _pipe() -> tuple[int, int]:
-    """A pipe, closed on exec, that does not sit on a standard descriptor (cron may have closed those)."""
-    ends = []
-    for fd in os.pipe():
-        ends.append(fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3))
-        os.close(fd)
-    return ends[0], ends[1]
+def _pipe() -> tuple[io.FileIO, io.FileIO]:
+    """A pipe, closed on exec. Files rather than numbers: an interrupt can neither lose one nor close it twice."""
+    read, write = os.pipe()
+    if min(read, write) < 3:  # a standard descriptor, which was closed (cron may do that): keep off it
+        numbers = read, write
+        read, write = (fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, 3) for number in numbers)
+        for number in numbers:
+            os.close(number)
+    return io.FileIO(read, "rb"), io.FileIO(write, "wb")
 
 
 class GuardedProcess:
@@ -72,18 +70,19 @@ class GuardedProcess:
         self.started_ticks = 0
         self.exit_code: int | None = None
         self.main_alive = False
-        self.swept = False  # the guard was killed, and we killed what it had guarded
+        self.lost_guard = False  # it was killed, and with it, by the kernel or by us, all that it guarded
         self.survivors: tuple[ProcessStat, ...] = ()  # what even SIGKILL did not end
         self.cpu_s = 0.0  # of the guard and all that it reaped; known once it is buried
         self._all_reaped = False
         self._failure: LaunchFailure | None = None
-        self._fds: dict[str, int] = {}
+        self._pipes: dict[str, io.FileIO] = {}
         self._guards: list[int] = []
         self._pending = b""
         self._buried = False
 
     def __del__(self) -> None:
-        self._close()
+        if getattr(self, "_pipes", None):  # forgotten while it ran, or interrupted in __init__
+            self._close()
 
     @property
     def gone(self) -> bool:
@@ -111,15 +110,12 @@ class GuardedProcess:
         Returns:
             None when the engine runs, else why it does not; nothing is left then.
         """
-        config = {
-            "argv": [_latin(word) for word in argv],
-            "env": [_latin(text) for pair in {**env, MARKER: self.instance}.items() for text in pair],
-            "cwd": [_latin(cwd)] if cwd is not None else [],
-            "log": [_latin(log)],
-        }
+        variables = (f"{name}={value}" for name, value in {**env, MARKER: self.instance}.items())
+        directory = "" if cwd is None else cwd
+        payload = b"".join(os.fsencode(word) + b"\0" for word in (log, directory, *argv, *variables))
         try:
             self._spawn()
-            self._send(json.dumps(config).encode() + b"\n")
+            self._send(b"%d %d\n%b" % (len(payload), len(argv), payload))
         except OSError as error:
             self.abandon()
             return self._failure or LaunchFailure("guard", error.errno or 0, str(error))
@@ -134,17 +130,17 @@ class GuardedProcess:
         return self._failure or LaunchFailure("guard", 0, detail)
 
     def _spawn(self) -> None:
-        self._fds["control_read"], self._fds["control"] = _pipe()
-        self._fds["events"], self._fds["events_write"] = _pipe()
-        os.set_blocking(self._fds["events"], False)
+        self._pipes["control_read"], self._pipes["control"] = _pipe()
+        self._pipes["events"], self._pipes["events_write"] = _pipe()
+        os.set_blocking(self._pipes["events"].fileno(), False)
         command = [sys.executable, "-I", "-S", os.fspath(_GUARD), str(os.getpid())]
         spawn = functools.partial(
             os.posix_spawn,
             sys.executable,
             command,
             file_actions=[
-                (os.POSIX_SPAWN_DUP2, self._fds["control_read"], 0),
-                (os.POSIX_SPAWN_DUP2, self._fds["events_write"], 1),
+                (os.POSIX_SPAWN_DUP2, self._pipes["control_read"].fileno(), 0),
+                (os.POSIX_SPAWN_DUP2, self._pipes["events_write"].fileno(), 1),
                 (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
             ],
             setsigmask=_BLOCKED,
@@ -157,33 +153,33 @@ class GuardedProcess:
     def _send(self, data: bytes) -> None:
         view = memoryview(data)
         while view:
-            view = view[os.write(self._fds["control"], view) :]
+            view = view[os.write(self._pipes["control"].fileno(), view) :]
 
     # --- life -----------------------------------------------------------------------------------------------
 
     def pump(self, timeout_s: float = 0.0) -> None:
         """Take in what the guard has reported, waiting for a report at most so long."""
-        fd = self._fds.get("events")
-        if fd is None:
+        events = self._pipes.get("events")
+        if events is None or not self._guards:
             if self._guards and not self._buried:
                 self._bury()
             self.survivors = tuple(stat for stat in self.survivors if still_runs(stat))
             return
         if timeout_s > 0:
             poller = select.poll()
-            poller.register(fd, select.POLLIN)
+            poller.register(events, select.POLLIN)
             poller.poll(timeout_s * 1000)
         ended = False
         with contextlib.suppress(BlockingIOError):
             while not ended:
-                data = os.read(fd, 4096)
+                data = os.read(events.fileno(), 4096)
                 self._pending += data
                 ended = not data
         while b"\n" in self._pending:
             line, _, rest = self._pending.partition(b"\n")
             self._take(json.loads(line))  # idempotent, so that an interrupt here loses nothing
             self._pending = rest
-        if ended:
+        if ended or self._all_reaped:
             self._bury()
 
     def _take(self, event: dict[str, object]) -> None:
@@ -222,7 +218,7 @@ class GuardedProcess:
 
     def signal(self, name: str) -> None:
         """Have the guard send TERM, INT or KILL."""
-        if "control" in self._fds:
+        if "control" in self._pipes:
             with contextlib.suppress(BrokenPipeError):  # the guard is dead: the next pump sees it
                 self._send(f"signal {name}\n".encode())
 
@@ -236,7 +232,10 @@ class GuardedProcess:
 
     def abandon(self) -> None:
         """Kill everything now and see it gone: closing the pipe is all that it takes."""
-        self._close("control", "control_read", "events_write")
+        if self._guards:
+            self._close("control", "control_read", "events_write")
+        else:
+            self._close()
         deadline = time.monotonic() + _SWEEP_S
         while self._guards and not self._buried and time.monotonic() < deadline:
             self.pump(deadline - time.monotonic())
@@ -257,9 +256,12 @@ class GuardedProcess:
         meanwhile be a stranger's.
         """
         guard = self._guards[0]
-        if not self.gone and self._failure is None:
+        if not self._all_reaped and self._failure is None:
+            self.lost_guard = self.pid is not None
             self._sweep(guard)
         self._close()
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(guard, signal.SIGKILL)  # it has nothing left to do: no need to wait for its interpreter to end
         with contextlib.suppress(ChildProcessError):  # SIGCHLD is ignored, or someone waited for any child
             usage = os.wait4(guard, 0)[2]
             self.cpu_s = usage.ru_utime + usage.ru_stime
@@ -270,7 +272,6 @@ class GuardedProcess:
         deadline = time.monotonic() + _SWEEP_S
         marker = f"{MARKER}={self.instance}"
         while left := of_instance(guard, marker):
-            self.swept = True
             self.survivors = tuple(left)
             if time.monotonic() > deadline:
                 return
@@ -280,8 +281,7 @@ class GuardedProcess:
         self.survivors = ()
 
     def _close(self, *names: str) -> None:
-        for name in names or tuple(self._fds):
-            fd = self._fds.pop(name, None)
-            if fd is not None:
-                with contextlib.suppress(OSError):
-                    os.close(fd)
+        for name in names or tuple(self._pipes):
+            if name in self._pipes:
+                self._pipes[name].close()  # before it is forgotten; a second time does nothing
+                del self._pipes[name]

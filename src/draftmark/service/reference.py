@@ -175,7 +175,7 @@ def _prepare(source: str, text: str, expand: Callable[[str], str]) -> str:
         taken = char
         if char == "\\" and quote != "'":
             taken = source[index : index + 2]
-            out.append("" if taken == "\\\n" else taken)  # shlex would keep the line end
+            out.append(_escape(taken, quote))
         elif quote:
             _refuse_expansion(source, index, quote, text)
             quote = "" if char == quote else quote
@@ -193,6 +193,13 @@ def _prepare(source: str, text: str, expand: Callable[[str], str]) -> str:
     if quote:
         raise _unbalanced(text)
     return "".join(out)
+
+
+def _escape(pair: str, quote: str) -> str:
+    """An escape, for shlex: it would keep a joined line's end, and in double quotes the backslash before a `$`."""
+    if pair == "\\\n":
+        return ""
+    return pair[1] if quote == '"' and pair in ("\\$", "\\`") else pair
 
 
 def _assigns(head: str) -> bool:

@@ -150,8 +150,13 @@ def show() -> None:
     status = Path("/proc/self/status").read_text().splitlines()
     _say("blocked " + next(line.split()[1] for line in status if line.startswith("SigBlk")))
     ignored = int(next(line.split()[1] for line in status if line.startswith("SigIgn")), 16)
-    by_python = 1 << (signal.SIGPIPE - 1) | 1 << (signal.SIGXFSZ - 1)
-    _say(f"ignored {ignored & ~by_python:x}")
+    not_ours = (
+        signal.SIGPIPE,
+        signal.SIGXFSZ,
+        32,
+        33,
+    )  # Python ignores the first two; the C library owns the others
+    _say(f"ignored {ignored & ~sum(1 << (number - 1) for number in not_ours):x}")
     files = [path.name for path in sorted(Path("/proc/self/fd").iterdir()) if path.exists()]
     _say("files " + " ".join(files))
     for name in sys.argv[3:]:
