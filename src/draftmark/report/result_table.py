@@ -1,0 +1,142 @@
+"""The terminal's table of a run: arms as rows, a block per concurrency, a group of columns per workload.
+
+Laid out by hand rather than by a table widget, because the number of groups side by side follows from the width:
+an interval is never cut or wrapped to make room, the next workload moves below instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from rich.cells import cell_len, set_cell_size
+
+from draftmark.report import figures
+from draftmark.report.view import ALL, AxisView, Figure, ResultView
+from draftmark.report.words import against_baseline, at_once, figure_on, role, tie_rule
+
+MARKS = {"choice": "*", "tie": "=", "baseline": " ", "other": " "}
+GAP = "  "
+LABEL_LIMIT = 20
+WIDE = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the table and how it is set."""
+
+    text: str
+    style: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One figure of a group. `detail` columns are shown where there is room to spare."""
+
+    head: str
+    show: Callable[[Figure, str], str]
+    align: str = ">"
+    detail: bool = False
+
+
+def _ratio(figure: Figure, role_word: str) -> str:
+    if role_word == "reference":
+        return "baseline"
+    return against_baseline(figure.ratio)
+
+
+COLUMNS = (
+    Column("tok/s", lambda figure, _: figures.rate(figure.tok_s)),
+    Column("ratio (interval)", _ratio, "<"),
+    Column("accept", lambda figure, _: figures.length(figure.accept_len)),
+    Column("tok/step", lambda figure, _: figures.length(figure.tokens_per_step), detail=True),
+    Column("TTFT ms", lambda figure, _: figures.millis(figure.ttft_ms_p50), detail=True),
+    Column("TPOT ms", lambda figure, _: figures.millis(figure.tpot_ms_p50), detail=True),
+)
+
+
+def result_table(view: ResultView, width: int) -> list[Row]:
+    """The table's lines, none wider than `width` (unless a single group of figures already is)."""
+    axes = [axis for axis in view.shown_axes if any(figure_on(arm, axis) for arm in view.measured)]
+    if not axes:
+        return []
+    label_width = min(LABEL_LIMIT, max(cell_len(arm.label) for arm in view.measured) + 3)
+    columns = tuple(column for column in COLUMNS if not column.detail)
+    per_block = max(sum(1 for _ in group) for _, group in groupby(axes, key=lambda axis: axis.concurrency))
+    groups = {axis.name: _group(view, axis, columns) for axis in axes}
+    room = width - label_width
+    side_by_side = _fitting(groups, per_block, room)
+    detailed = {axis.name: _group(view, axis, COLUMNS) for axis in axes}
+    if width >= WIDE and _fitting(detailed, per_block, room) >= side_by_side:
+        groups = detailed
+    rows: list[Row] = []
+    for concurrency, block in groupby(axes, key=lambda axis: axis.concurrency):
+        members = list(block)
+        for start in range(0, len(members), side_by_side):
+            rows += _block(view, concurrency, members[start : start + side_by_side], groups, label_width)
+    return [*rows, *_legend(view, axes)]
+
+
+def _block(
+    view: ResultView, concurrency: int, axes: Sequence[AxisView], groups: dict[str, list[str]], label_width: int
+) -> list[Row]:
+    """A title line, a line of heads, and a line per measured arm."""
+    titles = GAP.join(
+        set_cell_size(
+            f" {'all workloads' if axis.workload == ALL else axis.workload}", cell_len(groups[axis.name][0])
+        )
+        for axis in axes
+    )
+    rows = [Row((set_cell_size(at_once(concurrency), label_width) + titles).rstrip(), "bold")]
+    labels = ["", *(f"  {arm.label}" for arm in view.measured)]
+    for place, label in enumerate(labels):
+        cells = GAP.join(groups[axis.name][place] for axis in axes)
+        rows.append(Row((_cut(label, label_width) + cells).rstrip(), "dim" if place == 0 else ""))
+    return [*rows, Row("")]
+
+
+def _group(view: ResultView, axis: AxisView, columns: Sequence[Column]) -> list[str]:
+    """The heads and the figures of every measured arm on one axis, padded to equal width."""
+    pooled = axis.workload == ALL
+    shown = [column for column in columns if not (pooled and column.head not in ("tok/s", "ratio (interval)"))]
+    table = [[column.head for column in shown]]
+    marks = [" "]
+    for arm in view.measured:
+        figure = figure_on(arm, axis)
+        word = role(axis, arm.name, view.baseline)
+        marks.append(MARKS[word])
+        reference = "reference" if arm.name == view.baseline else word
+        table.append([column.show(figure, reference) if figure else figures.UNKNOWN for column in shown])
+    widths = [max(cell_len(row[place]) for row in table) for place in range(len(shown))]
+    return [
+        mark
+        + " ".join(
+            _align(cell, width, column.align) for cell, width, column in zip(row, widths, shown, strict=True)
+        )
+        for mark, row in zip(marks, table, strict=True)
+    ]
+
+
+def _fitting(groups: dict[str, list[str]], most: int, room: int) -> int:
+    """How many groups stand side by side; at least one."""
+    widest = max(cell_len(group[0]) for group in groups.values())
+    return max(1, min(most, (room + len(GAP)) // (widest + len(GAP))))
+
+
+def _legend(view: ResultView, axes: Sequence[AxisView]) -> list[Row]:
+    marks = []
+    if any(axis.choice for axis in axes):
+        marks.append("* choice")
+    if any(set(axis.ties) - {axis.choice} for axis in axes):
+        marks.append(f"= tie ({tie_rule(view)})")
+    return [Row(GAP.join(marks), "dim")] if marks else []
+
+
+def _align(cell: str, width: int, align: str) -> str:
+    space = " " * (width - cell_len(cell))
+    return cell + space if align == "<" else space + cell
+
+
+def _cut(text: str, width: int) -> str:
+    return set_cell_size(text if cell_len(text) <= width - 1 else set_cell_size(text, width - 2) + "…", width)

@@ -1,0 +1,175 @@
+"""The other verbs' documents on the terminal: bench, inspect, plan, compare."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from draftmark.report import figures
+from draftmark.report.console import fit_encoding, hanging, heading, line, raw_line
+from draftmark.report.figures import plural, visible
+from draftmark.report.reading import Document, mapping, mappings, number, plain, text, texts
+from draftmark.report.words import at_once
+
+LATENCIES = (
+    ("ttft_ms", "time to first token"),
+    ("tpot_ms", "time per output token"),
+    ("itl_ms", "inter-token latency"),
+    ("chunk_gap_ms", "gap between chunks"),
+    ("e2e_ms", "end to end"),
+)
+QUANTILES = ("mean", "p50", "p90", "p95", "p99", "max")
+
+
+def print_bench(document: Mapping[str, Any], console: Console) -> None:
+    """A load run: latencies and throughput per workload and concurrency; the throughput once more at the end."""
+    levels = mappings(document, "levels") or [document]
+    if service := text(document, "service"):
+        line(console, service, "bold")
+    for level in levels:
+        _print_level(level, console)
+    console.print()
+    for level in levels:
+        disturbed = ", disturbed: see above" if texts(level, "disturbed") else ""
+        hanging(
+            console,
+            f"{_level_title(level)}: ",
+            f"{figures.rate(number(level, 'output_tok_s'))} tok/s{disturbed}",
+            "bold",
+        )
+
+
+def print_inspect(document: Mapping[str, Any], console: Console) -> None:
+    """Facts by section, then what would stop tuning from being safe."""
+    for section, facts in document.items():
+        if section == "hazards" or not isinstance(facts, Mapping):
+            continue
+        heading(console, visible(section))
+        table = Table.grid(padding=(0, 2, 0, 0))
+        table.add_column(no_wrap=True, max_width=30)
+        table.add_column(overflow="fold")
+        for fact, value in facts.items():
+            table.add_row(Text(f"  {_fit(fact, console)}", "dim"), Text(_fit(plain(value), console)))
+        console.print(table)
+    hazards = mappings(document, "hazards")
+    console.print()
+    for hazard in hazards:
+        hanging(console, "hazard: ", text(hazard, "what") or figures.UNKNOWN, "bold yellow")
+        for evidence in texts(hazard, "evidence"):
+            raw_line(console, f"  | {evidence}")
+        if step := text(hazard, "next_step"):
+            hanging(console, "  next: ", step)
+    line(
+        console,
+        f"{plural(len(hazards), 'hazard')} for tuning." if hazards else "No hazard for tuning was seen.",
+        "bold",
+    )
+
+
+def print_plan(document: Mapping[str, Any], console: Console) -> None:
+    """What every arm would change, and what the run would cost."""
+    arms = mappings(document, "arms")
+    for arm in arms:
+        label = text(arm, "label") or text(arm, "arm") or figures.UNKNOWN
+        said = ": ".join(part for part in (text(arm, "verdict"), text(arm, "because")) if part)
+        hanging(console, f"{label}  ", said or figures.UNKNOWN, "bold")
+        for entry in arm.get("command_diff") or []:
+            raw_line(console, f"    {visible(str(entry))}", _diff_style(str(entry)))
+    schedule = texts(document, "schedule")
+    console.print()
+    if schedule:
+        hanging(console, "order: ", " ".join(schedule), "dim")
+    started = sum(text(arm, "verdict") == "start" for arm in arms)
+    restarts, minutes = number(document, "restarts"), number(document, "minutes")
+    about = figures.UNKNOWN if minutes is None else f"{minutes:.0f}" if minutes >= 1 else "less than 1"
+    line(
+        console,
+        f"{started} of {plural(len(arms), 'arm')} to start: {plural(restarts, 'restart')}, about {about} min.",
+        "bold",
+    )
+
+
+def print_compare(document: Mapping[str, Any], console: Console) -> None:
+    """Two runs side by side: the second over the first, per axis and arm."""
+    runs = [*texts(document, "runs"), figures.UNKNOWN, figures.UNKNOWN][:2]
+    for letter, run in zip("ab", runs, strict=True):
+        raw_line(console, f"{letter}  {run}")
+    table = _table(("axis", "<"), ("arm", "<"), ("a tok/s", ">"), ("b tok/s", ">"), ("b / a (interval)", "<"))
+    for entry in mappings(document, "axes"):
+        bounds = figures.span(number(entry, "low"), number(entry, "high"))
+        _add(
+            table,
+            console,
+            text(entry, "axis") or figures.UNKNOWN,
+            text(entry, "arm") or figures.UNKNOWN,
+            figures.rate(number(entry, "a_tok_s")),
+            figures.rate(number(entry, "b_tok_s")),
+            f"{figures.ratio(number(entry, 'ratio'))} ({bounds})",
+        )
+    console.print()
+    console.print(table)
+    line(console, text(document, "sentence") or "Nothing can be said of these runs.", "bold")
+
+
+# --- parts ------------------------------------------------------------------------------------------------
+
+
+def _print_level(level: Document, console: Console) -> None:
+    heading(console, _level_title(level))
+    counted = f"{plural(number(level, 'requests'), 'request')} in {figures.duration(number(level, 'duration_s'))}"
+    rate = f"{figures.rate(number(level, 'output_tok_s'))} tok/s"
+    hanging(console, "  ", f"{counted}, {_errors(level)}; output {rate}")
+    accepted = [
+        f"{name} {figures.length(value)}"
+        for name, key in (("accept length", "accept_len"), ("tokens per step", "tokens_per_step"))
+        if (value := number(level, key)) is not None
+    ]
+    if accepted:
+        hanging(console, "  ", ", ".join(accepted))
+    table = _table(("  ms", "<"), *((quantile, ">") for quantile in QUANTILES))
+    for key, name in LATENCIES:
+        spread = mapping(level, key)
+        _add(table, console, f"  {name}", *(figures.millis(number(spread, quantile)) for quantile in QUANTILES))
+    console.print(table)
+    for assumption in texts(level, "assumptions"):
+        hanging(console, "  assumed: ", assumption, "dim")
+    for reason in texts(level, "disturbed"):
+        hanging(console, "  disturbed: ", reason, "yellow")
+
+
+def _errors(level: Document) -> str:
+    if level.get("errors") is None:
+        return "errors not counted"
+    errors = mapping(level, "errors")
+    said = ", ".join(f"{plain(errors[kind])} {visible(str(kind))}" for kind in errors)
+    return f"errors: {said}" if said else "no errors"
+
+
+def _level_title(level: Document) -> str:
+    slots = number(level, "concurrency")
+    named = [text(level, "workload"), None if slots is None else at_once(int(slots))]
+    return ", ".join(part for part in named if part) or "load"
+
+
+def _diff_style(entry: str) -> str:
+    return "green" if entry.startswith("+") else "red" if entry.startswith("-") else "dim"
+
+
+def _table(*columns: tuple[str, str]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="dim")
+    for head, align in columns:
+        table.add_column(head, justify="right" if align == ">" else "left", overflow="fold")
+    return table
+
+
+def _add(table: Table, console: Console, *cells: str) -> None:
+    table.add_row(*(Text(_fit(cell, console)) for cell in cells))
+
+
+def _fit(cell: str, console: Console) -> str:
+    return fit_encoding(visible(cell), console)
