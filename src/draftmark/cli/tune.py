@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     base_url = work.target.engine.base_url(work.target.command)
     holder = "embedded:" + str(directory.path.resolve()) if work.target.embedded else base_url
     with exclusive(holder, about=f"draftmark tune, run directory {directory.path.resolve()}"):
-        _sweep(work, directory)
+        sweep(work, directory)
     result = rederive(directory)
     write_reports(directory, result)
     if args.json:
@@ -63,7 +63,8 @@ def run(args: argparse.Namespace) -> int:
     return 0 if args.keep and result["exit_status"] == 10 else int(result["exit_status"])
 
 
-def _sweep(work: Planned, directory: RunDirectory) -> None:
+def sweep(work: Planned, directory: RunDirectory) -> None:
+    """Run what is left of a run, showing how it goes; nothing is left running afterwards."""
     clock = SystemClock()
     journal = Journal(directory, clock)
     settings = work.info.settings
@@ -72,7 +73,7 @@ def _sweep(work: Planned, directory: RunDirectory) -> None:
         work.target.supervisor() as supervisor,
         RunProgress(progress_console(), total=len(work.info.schedule), done=len(finished)) as observer,
     ):
-        sweep = Sweep(
+        loop = Sweep(
             directory=directory,
             trials=TrialRunner(
                 engine=work.target.engine,
@@ -93,7 +94,7 @@ def _sweep(work: Planned, directory: RunDirectory) -> None:
             after=partial(_after, directory),
         )
         try:
-            sweep.run()
+            loop.run()
         except Interrupted as stop:
             journal.write("interrupted", detail={"signal": stop.signum})
             rederive(directory)
