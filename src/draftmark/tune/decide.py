@@ -1,0 +1,286 @@
+"""From figures to a decision: which arm, how sure, and in which words. Pure.
+
+Every rule here is explained in docs/statistics.md, with how often it errs in simulated sweeps.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from draftmark.tune.statistics import (
+    PRIOR_DF,
+    PRIOR_SD,
+    ArmFit,
+    Point,
+    find_shift,
+    fit_arms,
+    t_quantile,
+    trial_levels,
+)
+from draftmark.tune.verdicts import AxisDecision, Conclusion, Interval, Verdict, conclude, label, listed, load
+
+__all__ = ["Conclusion", "Observation", "conclude", "decide"]
+
+ERROR_RATE = 0.05  # of a whole sweep: one interval or more misses its true ratio
+PRACTICAL_GAIN = 0.10  # "keep what you have" is said only if no arm can plausibly gain this much
+SHIFT_GAIN = 6.5  # log likelihood a level shift must add over drift alone
+SHIFT_SIZE = 0.15  # ... and how large it must be to void a ranking
+PAIR_RISK = 0.005  # chance that a quiet machine's two baseline trials look this far apart
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """One trial's figures on one axis.
+
+    Attributes:
+        trial: Slot number.
+        round: Round of the schedule, from 1.
+        position_s: Middle of the measurement, seconds since the run's start.
+        arm: Name of the arm.
+        depth: Its depth; orders the ties.
+        axis: `copy@1`.
+        workload: `copy`.
+        concurrency: Slots of the closed loop.
+        values: (prompt id, tok/s) pairs, paired over trials by id; a single pair where only the total is known.
+    """
+
+    trial: int
+    round: int
+    position_s: float
+    arm: str
+    depth: int
+    axis: str
+    workload: str
+    concurrency: int
+    values: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Axis:
+    """One axis, ready to be fitted: `points` in order of time, `trials` beside them."""
+
+    axis: str
+    workload: str
+    concurrency: int
+    trials: tuple[int, ...]
+    points: tuple[Point, ...]
+
+    def of(self, arm: str) -> list[Point]:
+        return [p for p in self.points if p.arm == arm]
+
+
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    """What every axis of a decision shares.
+
+    Attributes:
+        baseline: Name of the arm that runs today.
+        order: All arm names, shallowest first.
+        margin: Ratios closer to 1 than this are ties.
+        comparisons: Intervals that must hold together.
+        void: Why no ranking of this run stands; None when it does.
+    """
+
+    baseline: str
+    order: tuple[str, ...]
+    margin: float
+    comparisons: int
+    void: str | None
+
+
+def decide(
+    observations: Sequence[Observation], *, baseline: str, tie_margin: float = 0.02
+) -> tuple[AxisDecision, ...]:
+    """Decide every axis, then `all@c` for each concurrency with more than one workload.
+
+    Args:
+        observations: In any order. A figure that is not above 0 is left out.
+        baseline: Name of the arm that runs today, of any depth.
+        tie_margin: Relative difference that does not count as one.
+    """
+    depths = {o.arm: o.depth for o in observations}
+    axes = _axes(observations)
+    rules = _Rules(
+        baseline=baseline,
+        order=tuple(sorted(depths, key=lambda arm: (depths[arm], arm))),
+        margin=tie_margin,
+        comparisons=sum(len({p.arm for p in a.points} - {baseline}) for a in axes),
+        void=_void(axes, baseline),
+    )
+    return tuple(_judge(axis, rules) for axis in axes)
+
+
+# --- from observations to axes ----------------------------------------------------------------------------
+
+
+def _axes(observations: Sequence[Observation]) -> list[_Axis]:
+    by_axis: dict[str, list[Observation]] = {}
+    for o in observations:
+        by_axis.setdefault(o.axis, []).append(o)
+    singles = [_single(group) for group in by_axis.values()]
+    levels = dict.fromkeys(a.concurrency for a in singles)
+    grouped = [[a for a in singles if a.concurrency == c] for c in levels]
+    return singles + [_together(group) for group in grouped if len(group) > 1]
+
+
+def _single(group: Sequence[Observation]) -> _Axis:
+    cells = {
+        (o.trial, prompt): math.log(value) for o in group for prompt, value in o.values if 0.0 < value < math.inf
+    }
+    levels = trial_levels(cells)
+    kept = sorted((o for o in group if o.trial in levels), key=lambda o: o.position_s)
+    return _Axis(
+        axis=group[0].axis,
+        workload=group[0].workload,
+        concurrency=group[0].concurrency,
+        trials=tuple(o.trial for o in kept),
+        points=tuple(Point(o.position_s, o.arm, levels[o.trial]) for o in kept),
+    )
+
+
+def _together(group: Sequence[_Axis]) -> _Axis:
+    """Equal weight per workload, built per trial; trials that miss a workload are left out."""
+    tables = [dict(zip(a.trials, a.points, strict=True)) for a in group]
+    trials = [t for t in tables[0] if all(t in table for table in tables)]
+    points = [_mean_point([table[t] for table in tables]) for t in trials]
+    in_time = sorted(zip(trials, points, strict=True), key=lambda pair: pair[1].at_s)
+    return _Axis(
+        axis=f"all@{group[0].concurrency}",
+        workload="all",
+        concurrency=group[0].concurrency,
+        trials=tuple(t for t, _ in in_time),
+        points=tuple(p for _, p in in_time),
+    )
+
+
+def _mean_point(points: Sequence[Point]) -> Point:
+    n = len(points)
+    return Point(math.fsum(p.at_s for p in points) / n, points[0].arm, math.fsum(p.value for p in points) / n)
+
+
+def _void(axes: Sequence[_Axis], baseline: str) -> str | None:
+    """Whether the machine itself changed in mid-run, seen on all workloads of a concurrency together."""
+    joint = {a.concurrency: a for a in axes}  # `all@c` comes last and wins
+    for axis in joint.values():
+        shift = find_shift(axis.points)
+        if shift is not None:
+            if shift.gain > SHIFT_GAIN and abs(math.log(shift.ratio)) > math.log1p(SHIFT_SIZE):
+                where = f"between trials {axis.trials[shift.after]} and {axis.trials[shift.after + 1]}"
+                return f"everything became {_faster(shift.ratio)} {where}: drift beyond noise voids the ranking"
+            continue
+        pair = axis.of(baseline)
+        if len(pair) > 1:
+            moved = pair[-1].value - pair[0].value
+            if abs(moved) > t_quantile(1.0 - PAIR_RISK / 2.0, PRIOR_DF) * PRIOR_SD * math.sqrt(2.0):
+                return f"the baseline ended {_faster(math.exp(moved))}: drift beyond noise voids the ranking"
+    return None
+
+
+def _faster(ratio: float) -> str:
+    return f"{abs(ratio - 1.0):.0%} {'faster' if ratio > 1.0 else 'slower'}"
+
+
+# --- one axis ---------------------------------------------------------------------------------------------
+
+
+def _judge(axis: _Axis, rules: _Rules) -> AxisDecision:
+    measured = [arm for arm in rules.order if axis.of(arm)]
+    values = {arm: math.exp(math.fsum(p.value for p in axis.of(arm)) / len(axis.of(arm))) for arm in measured}
+    fit = fit_arms(axis.points) if axis.points else None
+    ratios: dict[str, Interval] = {}
+    best: str | None = None
+    ties: tuple[str, ...] = ()
+    if fit is not None:
+        best, ties = _best(fit, measured, rules)
+        if rules.baseline in values:
+            ratios = _ratios(fit, measured, rules)
+    verdict, choice, because = _verdict(axis, fit, ratios, best, ties, rules)
+    return AxisDecision(
+        axis=axis.axis,
+        workload=axis.workload,
+        concurrency=axis.concurrency,
+        unit="tok/s",
+        baseline=values.get(rules.baseline),
+        values=values,
+        ratios=ratios,
+        best=best,
+        choice=choice,
+        ties=ties,
+        verdict=verdict,
+        because=because,
+        noise=fit.noise if fit else None,
+        drift=_drift(axis.of(rules.baseline), fit),
+        void=rules.void,
+        margin=rules.margin,
+    )
+
+
+def _best(fit: ArmFit, measured: Sequence[str], rules: _Rules) -> tuple[str, tuple[str, ...]]:
+    """The highest arm, and all that could be it: Hsu's multiple comparisons with the best, by Bonferroni."""
+    best = max(measured, key=lambda arm: fit.contrast(arm, measured[0]).estimate)
+    tail = ERROR_RATE / 2.0 / max(len(measured) - 1, 1)
+    within = math.log1p(rules.margin)
+    ties = []
+    for arm in measured:
+        short = fit.contrast(best, arm)
+        if short.estimate < within or short.bounds(tail)[0] <= 0.0:
+            ties.append(arm)
+    return best, tuple(ties)
+
+
+def _ratios(fit: ArmFit, measured: Sequence[str], rules: _Rules) -> dict[str, Interval]:
+    tail = ERROR_RATE / 2.0 / max(rules.comparisons, 1)
+    found = {}
+    for arm in measured:
+        if arm != rules.baseline:
+            contrast = fit.contrast(arm, rules.baseline)
+            found[arm] = _interval(contrast.estimate, *contrast.bounds(tail))
+    return found
+
+
+def _interval(ratio: float, low: float, high: float) -> Interval:
+    """From logs, held within the range of floats."""
+    return Interval(**{k: math.exp(min(v, 700.0)) for k, v in (("ratio", ratio), ("low", low), ("high", high))})
+
+
+def _drift(baseline: Sequence[Point], fit: ArmFit | None) -> Interval | None:
+    if fit is None or len(baseline) < 2:
+        return None
+    moved = baseline[-1].value - baseline[0].value
+    reach = t_quantile(0.975, fit.df) * fit.noise * math.sqrt(2.0)
+    return _interval(moved, moved - reach, moved + reach)
+
+
+def _verdict(
+    axis: _Axis,
+    fit: ArmFit | None,
+    ratios: dict[str, Interval],
+    best: str | None,
+    ties: Sequence[str],
+    rules: _Rules,
+) -> tuple[Verdict, str | None, str]:
+    where = load(axis.concurrency) + ("" if axis.workload == "all" else f" on {axis.workload}")
+    unsettled = f"nothing is settled {where}: "
+    starts = len(axis.of(rules.baseline))
+    if fit is None or best is None or starts < 2:
+        often = ("never", "only once")[starts]
+        return Verdict.INCONCLUSIVE, None, f"{unsettled}the baseline was {often} measured"
+    if not ratios:
+        return Verdict.INCONCLUSIVE, None, f"{unsettled}nothing but the baseline was measured"
+    if rules.void is not None:
+        return Verdict.INCONCLUSIVE, None, unsettled + rules.void
+    better = [arm for arm, ratio in ratios.items() if ratio.better(rules.margin)]
+    if better:
+        choice = next((arm for arm in ties if arm in better), better[0])
+        level = [label(arm) for arm in ties if arm != choice]
+        also = f"; {listed(level)} {'is' if len(level) == 1 else 'are'} level with it" if level else ""
+        return Verdict.BETTER, choice, f"{label(choice)} is {ratios[choice]} the baseline {where}{also}"
+    top = max(ratios, key=lambda arm: ratios[arm].ratio)
+    figure = f"the best other, {label(top)}, is {ratios[top]}"
+    if all(fit.contrast(arm, rules.baseline).upper(ERROR_RATE) < math.log1p(PRACTICAL_GAIN) for arm in ratios):
+        unlikely = f"a gain of {PRACTICAL_GAIN:.0%} is unlikely for any"
+        kept = f"nothing is better than {label(rules.baseline)} {where}: {figure}; {unlikely}"
+        return Verdict.KEEP, rules.baseline, kept
+    return Verdict.INCONCLUSIVE, None, f"{unsettled}{figure}, too wide to call; more rounds narrow it"
