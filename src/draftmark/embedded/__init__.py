@@ -1,1 +1,1 @@
-"""The engine and model that `tune` uses when no service is named."""
+"""The engine and the model that Draftmark uses when no service is named: fetched once, checked, started like any other."""
