@@ -1,0 +1,337 @@
+"""An HTTP/1.1 client for streamed answers: one request at a time per connection, stamped as bytes arrive.
+
+The read path does as little as it can: `data_received` takes the time, lets httptools (C) undo the framing, and
+keeps (time, bytes). Events and JSON are read later, where slowness costs no accuracy.
+
+Proxy variables (`http_proxy`, `https_proxy`, `all_proxy`) are not used: a proxy would be measured along with the
+server, and it merges and delays chunks. Redirects are not followed. All times are `time.monotonic()`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from time import monotonic
+from urllib.parse import urlsplit
+
+import httptools
+
+from draftmark.errors import UsageError
+
+_RESET = (ConnectionResetError, BrokenPipeError, ConnectionAbortedError)
+_STALE_WITHIN_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why an exchange did not end well.
+
+    Attributes:
+        kind: `connect-refused`, `connect-timeout`, `connect-failed`, `dns`, `tls`, `reset`, `closed`, `timeout`,
+            `malformed` (not HTTP).
+        detail: The system's own words.
+    """
+
+    kind: str
+    detail: str
+
+
+class ConnectError(Exception):
+    """No connection could be made."""
+
+    def __init__(self, kind: str, detail: str) -> None:
+        super().__init__(f"{kind}: {detail}")
+        self.failure = Failure(kind, detail)
+
+
+class Exchange:
+    """One request and what came back.
+
+    Attributes:
+        sent_at: Just before the first byte was written.
+        status: HTTP status; None when no head arrived.
+        content_type: Of the answer, lower case.
+        reads: (arrival, bytes of the body), in order. Bytes of one read share one arrival.
+        end_at: The body was complete, or the failure was seen.
+        framed: The body said itself where it ends (length or chunks) and did end there.
+        failure: What went wrong below the level of HTTP status; None when the body ended as framed.
+    """
+
+    __slots__ = ("content_type", "end_at", "failure", "framed", "reads", "sent_at", "status")
+
+    def __init__(self) -> None:
+        self.sent_at = monotonic()
+        self.status: int | None = None
+        self.content_type = ""
+        self.reads: list[tuple[float, bytes]] = []
+        self.end_at: float | None = None
+        self.framed = False
+        self.failure: Failure | None = None
+
+    def fail(self, kind: str, detail: str) -> None:
+        """End it with a failure, now."""
+        self.failure = Failure(kind, detail)
+        self.end_at = monotonic()
+
+    @property
+    def stale(self) -> bool:
+        """Lost before a single byte came, soon after it was sent.
+
+        So looks a kept connection that the server was just closing. One that dies at work is seen later than that.
+        """
+        if self.failure is None or self.end_at is None or self.status is not None:
+            return False
+        return self.failure.kind in {"reset", "closed"} and self.end_at - self.sent_at < _STALE_WITHIN_S
+
+
+class Connection(asyncio.Protocol):
+    """One TCP or TLS connection. Made by `Endpoint.connect`."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._parser = httptools.HttpResponseParser(self)
+        self._transport: asyncio.Transport | None = None
+        self._exchange: Exchange | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._now = 0.0
+        self._head_done = False
+        self._self_ending = False
+        self.lost: asyncio.Future[None] = self._loop.create_future()
+        self.used = False
+
+    # --- asyncio ----------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by the loop."""
+        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - narrows the type: TCP and TLS both are
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """Stamp, undo the framing, keep. Called by the loop."""
+        self._now = monotonic()
+        if self._exchange is None:  # nobody asked
+            self.abort()
+            return
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            self._end("malformed", f"not HTTP/1.1: {error}")
+            self.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Called by the loop, once."""
+        if not self.lost.done():
+            self.lost.set_result(None)
+        if self._exchange is None:
+            return
+        if isinstance(exc, ssl.SSLError):
+            self._end("tls", str(exc))
+        elif exc is not None:
+            self._end("reset" if isinstance(exc, _RESET) else "closed", str(exc))
+        elif self._head_done and not self._self_ending:
+            self._end()  # a body without length or chunks ends with its connection
+        else:
+            where = "in the middle of the answer" if self._head_done else "before an answer"
+            self._end("closed", f"the server closed the connection {where}")
+
+    # --- httptools --------------------------------------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        """Called by the parser."""
+        self._head_done = False
+        self._self_ending = False
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Called by the parser."""
+        key = name.lower()
+        if key in {b"content-length", b"transfer-encoding"}:
+            self._self_ending = True
+        elif key == b"content-type" and self._exchange is not None:
+            self._exchange.content_type = value.decode("latin-1").lower()
+
+    def on_headers_complete(self) -> None:
+        """Called by the parser."""
+        self._head_done = True
+        if self._exchange is not None:
+            self._exchange.status = self._parser.get_status_code()
+
+    def on_body(self, body: bytes) -> None:
+        """Called by the parser."""
+        if self._exchange is not None:
+            self._exchange.reads.append((self._now, body))
+
+    def on_message_complete(self) -> None:
+        """Called by the parser."""
+        exchange = self._exchange
+        if exchange is None:
+            return
+        if exchange.status is not None and exchange.status < 200:  # an interim answer: the real one follows
+            exchange.status = None
+            return
+        exchange.framed = True
+        keep = self._parser.should_keep_alive()
+        self._end()
+        if not keep:
+            self.abort()
+
+    # --- use --------------------------------------------------------------------------------------------------
+
+    @property
+    def usable(self) -> bool:
+        """Whether another request may be sent on it."""
+        return self._exchange is None and self._transport is not None and not self._transport.is_closing()
+
+    async def send(self, request: bytes, exchange: Exchange, timeout_s: float) -> None:
+        """Write one request and wait until its answer has ended, well or not; the outcome is in `exchange`.
+
+        Args:
+            request: Head and body, ready to be written.
+            exchange: Filled in as the answer arrives, so that what came before a cancellation is not lost.
+            timeout_s: Limit for the whole exchange.
+        """
+        if self._transport is None or not self.usable:
+            raise RuntimeError("this connection is busy or closed")
+        self.used = True
+        self._exchange = exchange
+        self._waiter = self._loop.create_future()
+        limit = self._loop.call_later(timeout_s, self._expire, timeout_s)
+        exchange.sent_at = monotonic()
+        self._transport.write(request)
+        try:
+            await self._waiter
+        except asyncio.CancelledError:
+            self._exchange = None
+            self.abort()
+            raise
+        finally:
+            limit.cancel()
+
+    def abort(self) -> None:
+        """Drop the connection at once. `lost` is done when the socket is closed."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _expire(self, timeout_s: float) -> None:
+        self._end("timeout", f"no end within {timeout_s:g} s")
+        self.abort()
+
+    def _end(self, kind: str | None = None, detail: str = "") -> None:
+        exchange, self._exchange = self._exchange, None
+        if exchange is None:
+            return
+        exchange.end_at = monotonic() if kind else max(self._now, exchange.sent_at)
+        if kind:
+            exchange.failure = Failure(kind, detail)
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+class Endpoint:
+    """Where the server is, and how to reach it.
+
+    Args:
+        base_url: `http://host:port` or `https://…`; a path before `/v1` is kept, a final `/v1` is not doubled.
+        headers: Sent with every request, such as `Authorization`.
+        connect_timeout_s: Limit for name lookup, TCP and TLS together.
+        tls: Context for https; None is the system's trust store (`SSL_CERT_FILE` is honoured).
+
+    Raises:
+        UsageError: The URL or a header cannot be used.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        connect_timeout_s: float = 10.0,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        try:
+            url = urlsplit(base_url)
+            port = url.port
+        except ValueError as error:
+            raise UsageError(f"{base_url!r} is not a URL", evidence=(str(error),)) from error
+        if url.scheme not in {"http", "https"} or not url.hostname:
+            raise UsageError(
+                f"{base_url!r} is not an http:// or https:// URL", next_step="write it as http://HOST:PORT"
+            )
+        self.host = url.hostname
+        self.port = port or (443 if url.scheme == "https" else 80)
+        self.prefix = url.path.rstrip("/").removesuffix("/v1")
+        self._tls = (tls or ssl.create_default_context()) if url.scheme == "https" else None
+        self._connect_timeout_s = connect_timeout_s
+        self._addresses: list[str] = []
+        name = f"[{self.host}]" if ":" in self.host else self.host
+        lines = [f"Host: {name}:{self.port}", "User-Agent: draftmark", "Accept: text/event-stream, */*"]
+        for key, value in (headers or {}).items():
+            if not key or any(c in "\r\n:" or c.isspace() for c in key) or any(c in "\r\n\0" for c in value):
+                raise UsageError(f"header {key!r} cannot be sent: a name or value with a line break or a space")
+            lines.append(f"{key}: {value}")
+        try:
+            self._head = ("\r\n".join(lines) + "\r\n").encode("latin-1")
+        except UnicodeEncodeError as error:
+            raise UsageError("a header has a character that HTTP cannot carry", evidence=(str(error),)) from error
+
+    def request(self, method: str, path: str, body: bytes = b"", *, request_id: str | None = None) -> bytes:
+        """Head and body of one request, ready to be written."""
+        head = f"{method} {self.prefix}{path} HTTP/1.1\r\n".encode("latin-1") + self._head
+        if request_id is not None:
+            head += f"X-Request-Id: {request_id}\r\n".encode("latin-1")
+        if body or method == "POST":
+            head += b"Content-Type: application/json\r\nContent-Length: %d\r\n" % len(body)
+        return head + b"\r\n" + body
+
+    async def connect(self) -> Connection:
+        """Open a connection, over the first of the host's addresses that answers.
+
+        Raises:
+            ConnectError: With the kind of failure.
+        """
+        try:
+            async with asyncio.timeout(self._connect_timeout_s):
+                return await self._connect()
+        except TimeoutError as error:
+            raise ConnectError("connect-timeout", f"no connection within {self._connect_timeout_s:g} s") from error
+        except socket.gaierror as error:
+            raise ConnectError("dns", f"{self.host}: {error.strerror}") from error
+        except ssl.SSLError as error:
+            raise ConnectError("tls", str(error)) from error
+        except OSError as error:
+            raise ConnectError(_connect_kind(error, tls=self._tls is not None), str(error)) from error
+
+    async def _connect(self) -> Connection:
+        loop = asyncio.get_running_loop()
+        if not self._addresses:
+            found = await loop.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
+            self._addresses = list(dict.fromkeys(str(info[4][0]) for info in found))
+        error: OSError | None = None
+        for address in self._addresses:
+            try:
+                _, connection = await loop.create_connection(
+                    Connection,
+                    address,
+                    self.port,
+                    ssl=self._tls,
+                    server_hostname=self.host if self._tls else None,
+                )
+            except TimeoutError:
+                raise
+            except OSError as failed:
+                error = error or failed
+            else:
+                self._addresses = [address]  # the next one goes straight there
+                return connection
+        raise error or OSError(errno.EADDRNOTAVAIL, f"{self.host} has no address")
+
+
+def _connect_kind(error: OSError, *, tls: bool) -> str:
+    if error.errno == errno.ECONNREFUSED:
+        return "connect-refused"
+    if error.errno == errno.ETIMEDOUT:
+        return "connect-timeout"
+    return "tls" if tls and isinstance(error, ConnectionError) else "connect-failed"
