@@ -53,7 +53,7 @@ class LaunchFailure:
 def _pipe() -> tuple[io.FileIO, io.FileIO]:
     """A pipe, closed on exec. Files rather than numbers: an interrupt can neither lose one nor close it twice."""
     read, write = os.pipe()
-    if min(read, write) < 3:  # a standard descriptor, which was closed (cron may do that): keep off it
+    if min(read, write) < 3:  # a standard descriptor, which was closed: any stray print would land in the pipe
         numbers = read, write
         read, write = (fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, 3) for number in numbers)
         for number in numbers:
