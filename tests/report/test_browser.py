@@ -96,6 +96,26 @@ def test_plots_are_drawn_and_nothing_is_wider_than_the_page(load: Load, tmp_path
         assert seen["scroll"] <= width
 
 
+def test_a_document_full_of_gaps_is_drawn_as_far_as_it_goes(load: Load, tmp_path: Path) -> None:
+    document = load("normal") | {"baseline": None, "choice": None, "tie_margin": None}
+    for axis in document["axes"]:
+        axis |= {"best": None, "choice": None, "ties": [], "because": None}
+        axis["ratios"]["d8"] |= {"low": None, "high": None}
+    for arm in document["arms"]:
+        arm["depth"] = arm["depth"] and 4
+        arm["label"] = f"{arm['label']}, mem-fraction=0.85"
+        for figure in arm["axes"].values():
+            figure |= dict.fromkeys(("ratio", "low", "high", "accept_len"))
+    document["arms"][1]["axes"]["copy@1"] = {}
+    for trial in document["trials"][:6]:
+        trial |= dict.fromkeys(("start_s", "measure_s", "stop_s", "round"))
+    for seen in probed(document, tmp_path).values():
+        assert seen["errors"] == []
+        assert len(seen["plots"]) == 13
+        assert all(plot["marks"] >= 3 and plot["cut"] == [] for plot in seen["plots"])
+        assert seen["beyond"] == []
+
+
 def test_it_draws_under_its_own_policy(load: Load, tmp_path: Path) -> None:
     dom = dumped(render_html(load("normal"), title="t"), tmp_path)
     assert 'data-plots="13"' in dom

@@ -49,6 +49,13 @@ def test_half_an_interval_is_no_interval() -> None:
     assert figures.span(1.1, 1.2) == "1.10\u20131.20"
 
 
+def test_a_bound_is_never_rounded_onto_one() -> None:
+    """0.92 to 0.998 excludes 1 and must not read as if it contained it."""
+    assert figures.span(0.92, 0.998) == "0.92\u20130.998"
+    assert figures.span(1.0004, 1.05) == "1.0004\u20131.05"
+    assert figures.span(1.0, 1.0) == "1.00\u20131.00"
+
+
 @given(st.text())
 def test_visible_text_has_no_control_characters(text: str) -> None:
     shown = figures.visible(text)

@@ -216,6 +216,31 @@ def test_plots_come_with_a_label_a_caption_and_a_table(load: Load) -> None:
         assert attributes["scope"] in {"col", "row"}
 
 
+@pytest.mark.parametrize(
+    ("change", "tone", "said"),
+    [
+        ({"exit_status": 51, "restored": False}, "alarm", "Failed, not restored"),
+        ({"exit_status": 50}, "alarm", "Failed and restored"),
+        ({"exit_status": 40}, "caution", "Inconclusive"),
+        ({"exit_status": 10}, "good", "Better configuration found, not kept"),
+        ({"exit_status": 0}, "neutral", "Done"),
+        ({"complete": False}, "caution", "Incomplete run"),
+    ],
+)
+def test_the_outcome_is_said_in_words_beside_its_colour(
+    load: Load, change: dict[str, Any], tone: str, said: str
+) -> None:
+    assert f'<span class="chip {tone}">{said}</span>' in render(load("normal") | change)
+
+
+def test_memory_and_its_verdict_have_a_column_where_known(load: Load) -> None:
+    document = load("eleven")
+    assert "does not fit, 398,000 KV tokens, 44 requests at once" in Page(render(document)).text
+    document["arms"][0]["fit"] = "measured at boot"
+    assert "measured at boot" in Page(render(document)).text
+    assert "Memory" not in [word.strip() for word in Page(render(load("normal"))).words]
+
+
 def test_a_run_without_figures_has_no_plots_and_says_so(load: Load) -> None:
     page = Page(render(load("unmeasured")))
     assert not [attributes for attributes in page.all("div") if "data-plot" in attributes]

@@ -9,6 +9,7 @@ import pytest
 from rich.cells import cell_len
 
 from draftmark.errors import RefusedError, UnrestoredError
+from draftmark.report.figures import span
 from draftmark.report.terminal import print_error, print_result
 
 Load = Callable[[str], dict[str, Any]]
@@ -45,7 +46,7 @@ def test_every_measured_arm_has_its_rate_and_its_whole_interval_on_every_axis(
         for figure in arm["axes"].values():
             assert f"{figure['tok_s']:.1f}" in printed.text
             if arm["arm"] != "off":
-                said = f"{figure['ratio']:.2f}x ({figure['low']:.2f}\u2013{figure['high']:.2f})"
+                said = f"{figure['ratio']:.2f}x ({span(figure['low'], figure['high'])})"
                 assert said in printed.text
 
 

@@ -27,7 +27,15 @@ def ratio(value: float | None) -> str:
 
 def span(low: float | None, high: float | None) -> str:
     """The bounds of an interval: `1.43` dash `1.68`."""
-    return UNKNOWN if low is None or high is None else f"{low:.2f}{DASH}{high:.2f}"
+    return UNKNOWN if low is None or high is None else f"{_bound(low)}{DASH}{_bound(high)}"
+
+
+def _bound(value: float) -> str:
+    """Two decimals; more where rounding would put a bound on 1, since which side it lies on is what matters."""
+    decimals = 2
+    while value != 1 and float(f"{value:.{decimals}f}") == 1 and decimals < 6:
+        decimals += 1
+    return f"{value:.{decimals}f}"
 
 
 def length(tokens: float | None) -> str:

@@ -6,7 +6,7 @@ from draftmark.report import figures
 from draftmark.report.figures import duration, plural
 from draftmark.report.tags import Markup, Node, tag
 from draftmark.report.view import Figure, ResultView
-from draftmark.report.words import against_baseline, at_once, outcome, restored, trial_note
+from draftmark.report.words import against_baseline, at_once, in_headline, outcome, restored, trial_note
 
 # Exit statuses that are neither good news nor a neutral answer.
 ALARMING = {50, 51}
@@ -48,7 +48,11 @@ def _cards(view: ResultView) -> Markup | None:
     choice = view.choice
     slots = sorted(view.concurrency) or [1]
     cards = [_card(view, "Recommended", choice.recommended, None, choice.because, main=True)]
-    cards.append(_card(view, "Latency", choice.latency, "latency", at_once(slots[0])))
+    chosen = {choice.recommended, choice.latency, choice.throughput, *choice.by_workload.values()}
+    if chosen == {None}:
+        return tag("section", *cards, class_="cards", aria_label="Choices")
+    if len(slots) > 1 or choice.latency != choice.recommended:
+        cards.append(_card(view, "Latency", choice.latency, "latency", at_once(slots[0])))
     if len(slots) > 1:
         cards.append(_card(view, "Throughput", choice.throughput, "throughput", at_once(slots[-1])))
     if len(choice.by_workload) > 1:
@@ -68,8 +72,8 @@ def _card(
         tag("p", view.label(chosen) if chosen else "no choice", class_="pick" if chosen else "pick none"),
         _gain(view, chosen, figure),
         tag("p", f"level with it: {', '.join(ties)}", class_="sub") if ties else None,
-        tag("p", note, class_="sub") if main and note and not _said(view, note) else None,
-        class_="card main" if main else "card",
+        tag("p", note, class_="sub") if main and note and not in_headline(view, note) else None,
+        class_="card main" if main and chosen else "card",
     )
 
 
@@ -94,26 +98,21 @@ def _gain(view: ResultView, chosen: str | None, figure: Figure | None) -> Markup
         return None
     rate = f"{figures.rate(figure.tok_s)} tok/s"
     if chosen == view.baseline:
-        return tag("p", f"{rate}, the baseline itself", class_="gain")
-    return tag("p", f"{against_baseline(figure.ratio)}, {rate}", class_="gain")
-
-
-def _said(view: ResultView, note: str) -> bool:
-    """Whether the headline says it already."""
-    return note.rstrip(".") in view.verdict_sentence
+        return tag("p", "the baseline", tag("span", rate), class_="gain")
+    return tag("p", against_baseline(figure.ratio), tag("span", rate), class_="gain")
 
 
 def _facts(view: ResultView) -> Markup:
     engine = " ".join(part for part in (view.engine, view.engine_version) if part)
-    counted = f"{plural(len(view.trials), 'trial')} in {plural(view.rounds, 'round')}"
+    counted = f"{len(view.trials)} in {plural(view.rounds, 'round')}"
     aside = len(view.set_aside)
     facts: list[tuple[str, Node]] = [
         ("Service", tag("code", view.service)),
         ("Engine", engine or figures.UNKNOWN),
-        ("Trials", f"{counted}, {aside} set aside or disturbed" if aside else counted),
+        ("Trials", f"{counted}, {aside} with notes" if aside else counted),
         ("Restarts", figures.count(view.restarts)),
         ("Downtime", duration(view.downtime_s)),
-        ("Afterwards", restored(view)),
+        ("Afterwards", "not recorded" if view.restored is None else restored(view)),
         ("Started", _moment(view.started_at)),
     ]
     return tag(
@@ -143,9 +142,9 @@ def _warnings(view: ResultView) -> Markup | None:
     )
     return tag(
         "section",
-        tag("h2", "Warnings") if view.warnings else tag("h2", "Notes"),
+        tag("h2", "Warnings") if view.warnings else None,
         tag("ul", *(tag("li", warning) for warning in view.warnings)) if view.warnings else None,
         aside if notes else None,
-        class_="warnings",
+        class_="warnings" if view.warnings else "warnings quiet",
         aria_label="Warnings and notes",
     )

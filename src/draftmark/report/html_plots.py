@@ -5,6 +5,7 @@ The script fills the empty `plot` boxes; without it they stay hidden and the tab
 
 from __future__ import annotations
 
+from collections.abc import Set
 from itertools import groupby
 from typing import Any
 
@@ -14,15 +15,17 @@ from draftmark.report.html_plot_tables import acceptance_table, decisions_table,
 from draftmark.report.html_tables import section
 from draftmark.report.tags import Markup, Node, tag
 from draftmark.report.view import ResultView
-from draftmark.report.words import at_once, unit
+from draftmark.report.words import at_once, in_headline, unit
 
 SPEED_LEDE = (
     "Tokens per second of every arm. The bar through a point is the interval of its ratio to the baseline, "
     "given in tok/s; the scale does not start at zero."
 )
 RATIO_LEDE = (
-    "Right of the line is faster than the baseline. The intervals are simultaneous: they hold for all arms at once."
+    "Right of the line is faster than the baseline. The intervals are simultaneous: they hold for all arms at "
+    "once. Every panel has its own scale."
 )
+TRIAL_GLYPHS = {"void": "void", "did-not-start": "dead", "disturbed": "disturbed"}
 ACCEPTANCE_LEDE = (
     "Accept length is tokens gained per verification round, the bonus token included. Tokens per step counts "
     "every pass of the model, those without a draft too, and bounds the gain."
@@ -45,12 +48,14 @@ def _speed(view: ResultView, data: dict[str, Any]) -> Markup | None:
         return None
     axes = {axis.name: axis for axis in view.own_axes}
     blocks: list[Node] = []
+    told = [axes[panel["axis"]].because for panel in panels]
     for slots, members in groupby(enumerate(panels), key=lambda entry: int(entry[1]["concurrency"])):
         found = []
         for place, panel in members:
             axis = axes[panel["axis"]]
             label = f"Speed by depth: {panel['title']}"
-            found.append(_figure("speed", place, axis.workload, axis.because, label))
+            redundant = in_headline(view, axis.because) or (len(told) > 1 and len(set(told)) == 1)
+            found.append(_figure("speed", place, axis.workload, None if redundant else axis.because, label))
         blocks.append(tag("h3", at_once(slots), tag("span", f"tok/s, {unit(slots)}")))
         blocks.append(tag("div", *found, class_="panels"))
     return section(
@@ -58,6 +63,13 @@ def _speed(view: ResultView, data: dict[str, Any]) -> Markup | None:
         "Speed by depth",
         tag("p", SPEED_LEDE, class_="lede"),
         _legend(
+            {
+                "point",
+                "trials",
+                "baseline",
+                *_roles(panels),
+                *({"tie-band"} if any(p["tie"] for p in panels) else ()),
+            },
             ("point", "arm, with its interval"),
             ("trials", "single trials"),
             ("tie", "tie"),
@@ -79,6 +91,8 @@ def _ratio(view: ResultView, data: dict[str, Any]) -> Markup | None:
         "Ratio to the baseline",
         tag("p", RATIO_LEDE, class_="lede"),
         _legend(
+            {row["reading"] for panel in panels for row in panel["rows"]}
+            | ({"ring"} if _chosen(panels) else set()),
             ("better", "faster beyond noise"),
             ("level", "no difference shown"),
             ("worse", "slower beyond noise"),
@@ -97,7 +111,7 @@ def _acceptance(view: ResultView, data: dict[str, Any]) -> Markup | None:
         "acceptance",
         "Acceptance by depth",
         tag("p", ACCEPTANCE_LEDE, class_="lede"),
-        _legend(("accept-len", "accept length"), ("per-step", "tokens per step")),
+        _legend({"accept-len", "per-step"}, ("accept-len", "accept length"), ("per-step", "tokens per step")),
         _panels("acceptance", "Acceptance by depth", panels),
         _details("Table: acceptance on every axis", acceptance_table(view)),
     )
@@ -112,8 +126,10 @@ def _timeline(view: ResultView, data: dict[str, Any]) -> Markup | None:
     return section(
         "timeline",
         "Timeline of the run",
-        tag("p", f"{counted} The numbers are those in the table of trials.", class_="lede"),
+        tag("p", f"{counted} Numbered as in the table of trials.", class_="lede"),
         _legend(
+            {"start", "measure", "stop"}
+            | {TRIAL_GLYPHS.get(trial["status"], "") for trial in data["timeline"]["trials"]},
             ("start", "start"),
             ("measure", "measure"),
             ("stop", "stop"),
@@ -149,6 +165,16 @@ def _details(summary: str, content: Node) -> Markup:
     return tag("details", tag("summary", summary), content)
 
 
-def _legend(*entries: tuple[str, str]) -> Markup:
-    items = [tag("li", glyph(name), tag("span", words)) for name, words in entries]
+def _roles(panels: list[dict[str, Any]]) -> set[str]:
+    """Which of choice and tie occur in the speed plots."""
+    return {str(point.get("role")) for panel in panels for point in panel["points"]}
+
+
+def _chosen(panels: list[dict[str, Any]]) -> bool:
+    return any(row["role"] == "choice" for panel in panels for row in panel["rows"])
+
+
+def _legend(shown: Set[str], *entries: tuple[str, str]) -> Markup:
+    """Of the entries, those that occur in the plots."""
+    items = [tag("li", glyph(name), tag("span", words)) for name, words in entries if name in shown]
     return tag("ul", *items, class_="legend", aria_label="Legend")

@@ -11,7 +11,10 @@ from draftmark.report.figures import duration, percent
 from draftmark.report.plots import ticks
 from draftmark.report.tags import Markup, Node, tag
 from draftmark.report.view import ResultView
-from draftmark.report.words import against_baseline, at_once, glossary, status
+from draftmark.report.words import against_baseline, at_once, glossary, host_fact, status
+
+# A longer label wraps, so that it does not push the figures off the page.
+LONG_LABEL = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,18 +63,23 @@ def _arms(view: ResultView) -> Markup | None:
         *([Column("Ratio (interval)", number=True)] if several else []),
         Column("Accept length", number=True),
         Column("Tokens per step", number=True),
-        Column("Start, s", number=True),
+        Column("Start,\u00a0s", number=True),
         Column("Trials", number=True),
     ]
     fits = any(arm.fit for arm in view.arms)
     if fits:
-        columns.append(Column("Memory", prose=True))
+        columns.append(Column("Memory"))
     rows: list[list[Node]] = []
     for arm in view.arms:
         marks = [word for word, name in _choices(view) if name == arm.name]
         label = f"{arm.label} ({short[arm.name]})" if short[arm.name][-1:].isalpha() and arm.depth else arm.label
         row: list[Node] = [
-            tag("span", label, *(tag("em", mark) for mark in marks), class_="arm"),
+            tag(
+                "span",
+                label,
+                *(tag("em", mark) for mark in marks),
+                class_="arm long" if len(label) > LONG_LABEL else "arm",
+            ),
             status(arm.status),
         ]
         for figure in (arm.latency, arm.throughput)[: 2 if several else 1]:
@@ -130,11 +138,11 @@ def _trials(view: ResultView) -> Markup | None:
         Column("Round", number=True),
         Column("Arm"),
         Column("Status"),
-        Column("At, s", number=True),
-        Column("Start, s", number=True),
-        Column("Measure, s", number=True),
+        Column("At,\u00a0s", number=True),
+        Column("Start,\u00a0s", number=True),
+        Column("Measure,\u00a0s", number=True),
         Column("Stop"),
-        Column("Total, s", number=True),
+        Column("Total,\u00a0s", number=True),
         Column("Notes", prose=True),
     )
     return section("trials", "Trials", table("Trials in the order they ran", columns, rows))
@@ -178,7 +186,7 @@ def _provenance(view: ResultView) -> Markup:
             "Command line",
             tag("code", shlex.join(view.command), class_="command") if view.command else figures.UNKNOWN,
         ),
-        *((f"Host: {key}", value) for key, value in view.host.items()),
+        *((f"Host: {host_fact(key)}", value) for key, value in view.host.items()),
         ("Started", view.started_at or figures.UNKNOWN),
         ("Finished", view.finished_at or figures.UNKNOWN),
         ("Concurrency", ", ".join(str(slots) for slots in view.concurrency) or figures.UNKNOWN),

@@ -14,11 +14,17 @@ from draftmark.report.words import against_baseline, at_once, axis_title, figure
 
 Data = dict[str, Any]
 
+# A longer label does not fit beside a plot on a phone; the tick stands in for it.
+LONGEST_NAME = 10
+
 
 def plot_data(view: ResultView) -> Data:
     """All plots, with the arms in the order of their depth as the shared ordinal axis."""
     return {
-        "arms": [{"arm": arm.name, "tick": tick} for arm, tick in ticks(view)],
+        "arms": [
+            {"arm": arm.name, "tick": tick, "name": arm.label if len(arm.label) <= LONGEST_NAME else tick}
+            for arm, tick in ticks(view)
+        ],
         "speed": [_speed(view, axis) for axis in view.own_axes if _has_figures(view, axis)],
         "ratio": [_ratio(view, axis) for axis in view.shown_axes if axis.ratios],
         "acceptance": _acceptance(view),

@@ -7,6 +7,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from draftmark.errors import BadInputError
+from draftmark.report.fields import (
+    Document,
+    flag,
+    mapping,
+    mappings,
+    number,
+    numbers,
+    plain,
+    text,
+    texts,
+    whole,
+)
 from draftmark.report.figures import UNKNOWN, count, visible
 from draftmark.report.view import (
     ArmView,
@@ -18,8 +30,6 @@ from draftmark.report.view import (
     TrialView,
     WorkloadView,
 )
-
-Document = Mapping[str, Any]
 
 
 def read_result(document: Document) -> ResultView:
@@ -56,11 +66,11 @@ def read_result(document: Document) -> ResultView:
         front=texts(document, "front"),
         choice=_choice(mapping(document, "choice")),
         verdict=text(document, "verdict"),
-        exit_status=_whole(document, "exit_status"),
+        exit_status=whole(document, "exit_status"),
         restarts=number(document, "restarts"),
         downtime_s=number(document, "downtime_s"),
-        restored=_flag(document, "restored"),
-        complete=_flag(document, "complete"),
+        restored=flag(document, "restored"),
+        complete=flag(document, "complete"),
         trials=tuple(_trial(entry) for entry in mappings(document, "trials")),
         warnings=texts(document, "warnings"),
     )
@@ -128,7 +138,7 @@ def _axis(entry: Document) -> AxisView:
     name = text(entry, "axis") or "?"
     workload, _, concurrency = name.rpartition("@")
     values, ratios = mapping(entry, "values"), mapping(entry, "ratios")
-    slots = _whole(entry, "concurrency")
+    slots = whole(entry, "concurrency")
     return AxisView(
         name=name,
         workload=text(entry, "workload") or workload,
@@ -160,8 +170,8 @@ def _choice(entry: Document) -> ChoiceView:
 
 def _trial(entry: Document) -> TrialView:
     return TrialView(
-        number=_whole(entry, "number") or 0,
-        round=_whole(entry, "round"),
+        number=whole(entry, "number") or 0,
+        round=whole(entry, "round"),
         arm=text(entry, "arm") or "?",
         status=text(entry, "status"),
         because=text(entry, "because"),
@@ -197,74 +207,3 @@ def _fit(value: Any) -> str | None:
     if binding := text(value, "binding"):
         said.append(f"bound by {binding}")
     return ", ".join(said) or None
-
-
-# --- the grammar of a document: anything may be absent, null or of the wrong type --------------------------
-
-
-def text(entry: Document, key: str) -> str | None:
-    """A string with its invisible characters written out; None when it is empty or not there."""
-    value = entry.get(key)
-    return visible(value) if isinstance(value, str) and value else None
-
-
-def number(entry: Document, key: str) -> float | None:
-    """A finite number; None for anything else."""
-    return _finite(entry.get(key))
-
-
-def mapping(entry: Document, key: str) -> Document:
-    """An object; empty when it is null or not there."""
-    value = entry.get(key)
-    return value if isinstance(value, Mapping) else {}
-
-
-def mappings(entry: Document, key: str) -> list[Document]:
-    """The objects of a list."""
-    return [item for item in _items(entry, key) if isinstance(item, Mapping)]
-
-
-def texts(entry: Document, key: str) -> tuple[str, ...]:
-    """A list as strings; a lone string is a list of one."""
-    value = entry.get(key)
-    items = [value] if isinstance(value, str) else _items(entry, key)
-    return tuple(plain(item) for item in items if item is not None and item != "")
-
-
-def numbers(entry: Document, key: str) -> list[float]:
-    """The finite numbers of a list."""
-    return [value for item in _items(entry, key) if (value := _finite(item)) is not None]
-
-
-def plain(value: Any) -> str:
-    """Any value of a document on one line, for people."""
-    if value is None:
-        return UNKNOWN
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, list | tuple):
-        return ", ".join(plain(item) for item in value)
-    if isinstance(value, Mapping):
-        return ", ".join(f"{visible(str(key))} {plain(item)}" for key, item in value.items())
-    return visible(str(value))
-
-
-def _items(entry: Document, key: str) -> list[Any]:
-    value = entry.get(key)
-    return list(value) if isinstance(value, list | tuple) else []
-
-
-def _finite(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return None
-    return value
-
-
-def _whole(entry: Document, key: str) -> int | None:
-    value = number(entry, key)
-    return None if value is None else int(value)
-
-
-def _flag(entry: Document, key: str) -> bool | None:
-    value = entry.get(key)
-    return value if isinstance(value, bool) else None

@@ -4,6 +4,7 @@
   const root = document.documentElement;
   const data = JSON.parse(document.getElementById("plot-data").textContent);
   const tick = new Map(data.arms.map((d) => [d.arm, d.tick]));
+  const name = new Map(data.arms.map((d) => [d.arm, d.name]));
   const order = data.arms.map((d) => d.arm);
   const FONT = 12;
   const ink = "var(--text)", muted = "var(--muted)", accent = "var(--accent)";
@@ -62,8 +63,8 @@
         panel.tie && Plot.rect([panel.tie], { y1: "low", y2: "high", fill: "var(--tie-band)", stroke: accent, strokeOpacity: 0.35, inset: -1 }),
         panel.baseline && Plot.rect([panel.baseline], { y1: "low", y2: "high", fill: "var(--base-band)" }),
         panel.baseline && Plot.ruleY([panel.baseline.tok_s], { stroke: muted, strokeWidth: 1.25, strokeDasharray: "4 3" }),
-        Plot.text(absent, { x: "arm", frameAnchor: "bottom", text: "absent", rotate: -90, textAnchor: "start", dy: -6, fill: muted, fontSize: 11, fontStyle: "italic" }),
         Plot.line(points, { x: "arm", y: "tok_s", stroke: "var(--strong-line)", strokeWidth: 1 }),
+        Plot.text(absent, { x: "arm", frameAnchor: "middle", text: "absent", rotate: -90, fill: muted, stroke: "var(--surface)", strokeWidth: 6, fontSize: 11 }),
         Plot.dot(trials, { x: "arm", y: "value", r: 2, dx: 9, fill: muted, fillOpacity: 0.65 }),
         Plot.ruleX(points.filter((d) => d.low != null && !d.baseline), { x: "arm", y1: "low", y2: "high", stroke: ink, strokeWidth: 1.75 }),
         Plot.dot(others, { x: "arm", y: "tok_s", r: 4.25, fill: ink }),
@@ -76,12 +77,13 @@
     }));
   }
 
-  const ratioDomain = (() => {
-    const seen = data.ratio.flatMap((p) => p.rows.flatMap((d) => [d.ratio, d.low, d.high])).filter((v) => v != null);
+  /** Every panel has its own scale, or narrow intervals would vanish beside a large gain; 1 is always in it. */
+  function ratioDomain(rows) {
+    const seen = rows.flatMap((d) => [d.ratio, d.low, d.high]).filter((v) => v != null);
     const [low, high] = d3.extent([...seen, 0.9, 1.1]);
-    const room = 0.03 * (high - low);
+    const room = 0.05 * (high - low);
     return [low - room, high + room];
-  })();
+  }
 
   const READINGS = [
     { reading: "better", symbol: "triangle", fill: "var(--better)", stroke: "var(--better)" },
@@ -93,16 +95,18 @@
     const named = panel.rows.map((d) => d.arm);
     const chosen = panel.rows.filter((d) => d.role === "choice");
     const marginRight = 7.1 * d3.max(panel.rows, (d) => d.text.length) + 8;
+    const marginLeft = 8 + longest(named);
+    const ticks = Math.max(2, Math.floor((width - marginLeft - marginRight) / 45));
     return Plot.plot(base(width, label, {
-      height: 42 + 27 * named.length, marginTop: 8, marginBottom: 34, marginRight, marginLeft: 8 + longest(named),
-      x: { domain: ratioDomain, ticks: Math.max(3, (width - marginRight) / 70), label: "times the baseline", labelAnchor: "center", labelArrow: "none", tickSize: 0 },
-      y: { type: "band", domain: order.filter((d) => named.includes(d)), tickFormat: (d) => tick.get(d), label: null, tickSize: 0 },
+      height: 50 + 26 * named.length, marginTop: 8, marginBottom: 40, marginRight, marginLeft,
+      x: { domain: ratioDomain(panel.rows), ticks, label: "times the baseline", labelAnchor: "center", labelArrow: "none", tickSize: 0 },
+      y: { type: "band", domain: order.filter((d) => named.includes(d)), tickFormat: (d) => name.get(d), label: null, tickSize: 0 },
       marks: [
-        Plot.gridX({ stroke: "var(--line)", strokeOpacity: 1 }),
+        Plot.gridX({ ticks, stroke: "var(--line)", strokeOpacity: 1 }),
         Plot.ruleX([1], { stroke: ink, strokeWidth: 1.25 }),
-        Plot.ruleY(panel.rows.filter((d) => d.low != null), { y: "arm", x1: "low", x2: "high", stroke: ink, strokeWidth: 1.75 }),
-        ...READINGS.map((r) => Plot.dot(panel.rows.filter((d) => d.reading === r.reading), { y: "arm", x: "ratio", symbol: TRIANGLES[r.symbol] ?? r.symbol, r: 5, fill: r.fill, stroke: r.stroke, strokeWidth: 1.5 })),
-        Plot.dot(chosen, { y: "arm", x: "ratio", r: 9.5, stroke: accent, strokeWidth: 2 }),
+        Plot.ruleY(panel.rows.filter((d) => d.low != null), { y: "arm", x1: "low", x2: "high", stroke: ink, strokeWidth: 2 }),
+        ...READINGS.map((r) => Plot.dot(panel.rows.filter((d) => d.reading === r.reading), { y: "arm", x: "ratio", symbol: TRIANGLES[r.symbol] ?? r.symbol, r: 4.25, fill: r.fill, stroke: r.stroke, strokeWidth: 1.5 })),
+        Plot.dot(chosen, { y: "arm", x: "ratio", r: 8.5, stroke: accent, strokeWidth: 2 }),
         Plot.text(panel.rows, { y: "arm", text: "text", frameAnchor: "right", textAnchor: "start", dx: 8, fill: ink, fontWeight: (d) => (d.role === "choice" ? 600 : 400) }),
       ],
     }));
@@ -112,7 +116,7 @@
   const down = { draw(context, size) { const r = Math.sqrt(size / Math.PI) * 1.25; context.moveTo(0, r); context.lineTo(r, -r * 0.8); context.lineTo(-r, -r * 0.8); context.closePath(); } };
   const TRIANGLES = { triangle2: down };
 
-  const longest = (names) => 7 * d3.max(names, (d) => String(tick.get(d)).length);
+  const longest = (names) => 7 * d3.max(names, (d) => name.get(d).length);
 
   function acceptance(panel, width, label) {
     const named = panel.points.map((d) => d.arm);
@@ -155,7 +159,7 @@
     return Plot.plot(base(width, label, {
       height: 66 + 30 * named.length, marginTop: 24, marginBottom: 40, marginLeft, marginRight,
       x: { domain: [0, end], label: "seconds since the start of the run", labelAnchor: "center", labelArrow: "none", ticks: Math.max(3, width / 110), tickSize: 0 },
-      y: { type: "band", domain: named, tickFormat: (d) => tick.get(d), label: null, tickSize: 0, padding: 0.22 },
+      y: { type: "band", domain: named, tickFormat: (d) => name.get(d), label: null, tickSize: 0, padding: 0.22 },
       marks: [
         Plot.gridX({ stroke: "var(--line)", strokeOpacity: 1, ticks: Math.max(3, width / 110) }),
         Plot.ruleX(rounds.filter((d) => d.at > 0 && d.n > 1), { x: "at", stroke: "var(--strong-line)", strokeDasharray: "2 3" }),
@@ -163,7 +167,7 @@
         ...["start", "measure", "stop"].map((p) => Plot.barX(phases.filter((d) => d.phase === p), { y: "arm", x1: "from", x2: "to", fill: `var(--${p})` })),
         Plot.barX(voids, { y: "arm", x1: "from", x2: "to", fill: "url(#hatch)", stroke: ink }),
         Plot.barX(dead, { y: "arm", x1: "from", x2: "to", fill: "none", stroke: ink }),
-        Plot.dot(dead, { y: "arm", x: (d) => (d.from + d.to) / 2, symbol: "times", r: 5, stroke: ink, strokeWidth: 2 }),
+        Plot.dot(dead, { y: "arm", x: (d) => (d.from + d.to) / 2, symbol: "times", r: 5, stroke: "var(--on-measure)", strokeWidth: 2 }),
         Plot.text(sound, { ...inside, text: (d) => (d.status === "disturbed" ? `${d.number}!` : d.number) }),
         Plot.text(voids.filter((d) => wide(d) >= 16), { ...inside, text: "number", fill: ink, stroke: "var(--surface)", strokeWidth: 4 }),
         Plot.tip(trials, Plot.pointerX({ y: "arm", x: (d) => (d.from + d.to) / 2, title: "text", fontSize: FONT, fill: "var(--surface)", stroke: "var(--strong-line)", textPadding: 8 })),
@@ -178,20 +182,28 @@
     timeline: { draw: timeline, data: [data.timeline] },
   };
 
-  function draw(box) {
-    const width = Math.floor(box.clientWidth);
+  function draw(box, fixed) {
+    const width = fixed ?? Math.floor(box.clientWidth);
     if (!width || box.dataset.width === String(width)) return;
     const kind = PLOTS[box.dataset.plot];
-    const svg = kind.draw(kind.data[Number(box.dataset.index)], width, box.dataset.label);
-    svg.setAttribute("role", "img");
-    box.replaceChildren(svg);
     box.dataset.width = String(width);
+    try {
+      const svg = kind.draw(kind.data[Number(box.dataset.index)], width, box.dataset.label);
+      svg.setAttribute("role", "img");
+      box.replaceChildren(svg);
+    } catch (failure) {
+      box.textContent = "This plot could not be drawn; its figures are in the tables.";
+      console.error(failure);
+    }
   }
 
   root.classList.add("js");
   const boxes = [...document.querySelectorAll(".plot")];
-  boxes.forEach(draw);
+  boxes.forEach((box) => draw(box));
   const watcher = new ResizeObserver((entries) => requestAnimationFrame(() => entries.forEach((e) => draw(e.target))));
   boxes.forEach((box) => watcher.observe(box));
+  // Paper has no resize event: draw for half a page and a whole one, so that text keeps its size.
+  window.addEventListener("beforeprint", () => boxes.forEach((box) => draw(box, box.closest(".panels") ? 310 : 660)));
+  window.addEventListener("afterprint", () => boxes.forEach((box) => draw(box)));
   root.dataset.plots = String(document.querySelectorAll(".plot svg").length);
 })();

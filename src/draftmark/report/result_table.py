@@ -126,9 +126,10 @@ def _fitting(groups: dict[str, list[str]], most: int, room: int) -> int:
 
 def _legend(view: ResultView, axes: Sequence[AxisView]) -> list[Row]:
     marks = []
-    if any(axis.choice for axis in axes):
+    shown = {role(axis, arm.name, view.baseline) for axis in axes for arm in view.measured}
+    if "choice" in shown:
         marks.append("* choice")
-    if any(set(axis.ties) - {axis.choice} for axis in axes):
+    if "tie" in shown:
         marks.append(f"= tie ({tie_rule(view)})")
     return [Row(GAP.join(marks), "dim")] if marks else []
 

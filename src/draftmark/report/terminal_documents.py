@@ -12,8 +12,8 @@ from rich.text import Text
 
 from draftmark.report import figures
 from draftmark.report.console import fit_encoding, hanging, heading, line, raw_line
+from draftmark.report.fields import Document, mapping, mappings, number, plain, text, texts
 from draftmark.report.figures import plural, visible
-from draftmark.report.reading import Document, mapping, mappings, number, plain, text, texts
 from draftmark.report.words import at_once
 
 LATENCIES = (

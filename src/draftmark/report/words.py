@@ -60,7 +60,7 @@ def role(axis: AxisView, arm: str, baseline: str | None) -> str:
     """What an arm is on an axis, the strongest word first."""
     if arm == axis.choice:
         return "choice"
-    if arm in axis.ties:
+    if arm in axis.ties and axis.verdict != "inconclusive":
         return "tie"
     return "baseline" if arm == baseline else "other"
 
@@ -83,11 +83,24 @@ def against_baseline(ratio: Ratio | None) -> str:
     return f"{figures.ratio(ratio.ratio)} ({span(ratio.low, ratio.high)})"
 
 
+HOST = {"cpus": "CPUs", "cpu_model": "CPU", "memory_gib": "memory, GiB", "gpus": "GPUs", "gpu": "GPU"}
+
+
+def host_fact(key: str) -> str:
+    """What a fact of the host is called: `CPU`, `memory, GiB`."""
+    return HOST.get(key, key.replace("_", " "))
+
+
 def restored(result: ResultView) -> str:
     """Whether the service is as it was found."""
     if result.restored is None:
         return "restored: not recorded"
     return "original restored" if result.restored else "original not restored"
+
+
+def in_headline(result: ResultView, said: str | None) -> bool:
+    """Whether the verdict says it already."""
+    return said is not None and said.rstrip(".") in result.verdict_sentence
 
 
 def trial_note(trial: TrialView, result: ResultView) -> str:
