@@ -1,1 +1,1 @@
-"""The engine and the model that Draftmark uses when no service is named: fetched once, checked, started like any other."""
+"""The engine and model that Draftmark uses when no service is named: fetched once, checked, run like any other."""

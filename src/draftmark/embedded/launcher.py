@@ -1,13 +1,13 @@
-"""`python launcher.py <llama-server flags>`: the llama.cpp HTTP server of xllamacpp, behind llama-server's command line.
+"""`python launcher.py <llama-server flags>`: xllamacpp's llama.cpp HTTP server behind llama-server's command line.
 
 Draftmark drives every llama.cpp server through llama-server's flags, exit statuses and log. The embedded engine is
 a Python extension without a command line, so this program supplies the flags of llama-server that Draftmark uses,
 with the same spelling, the same error texts and exit status 1 for each of them.
 
 It imports nothing but the standard library and xllamacpp, and is run by path, so that a server starts in about a
-second. Where it departs from llama-server: SIGTERM and SIGINT end it at once, with status 0, even while requests run
-or the model loads (llama-server waits for requests in flight); without `--model` it refuses instead of becoming a
-router; it reads no LLAMA_ARG_ variables.
+second. Where it departs from llama-server: SIGTERM and SIGINT end it at once, with status 0, even while requests
+run or the model loads (llama-server waits for requests in flight); without `--model` it refuses instead of becoming
+a router; it reads no LLAMA_ARG_ variables.
 """
 
 from __future__ import annotations
