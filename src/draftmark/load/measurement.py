@@ -46,7 +46,8 @@ def measure(
         disturbed: Carried over.
     """
     mine = sorted(
-        (r for r in records if r.workload == workload and r.concurrency == concurrency), key=lambda r: r.sent_at_s
+        (r for r in records if r.workload == workload and r.concurrency == concurrency),
+        key=lambda r: (r.sent_at_s, len(r.tag), r.tag),
     )
     measured = [r for r in mine if not r.warmup]
     done = [r for r in measured if r.error is None]
@@ -163,7 +164,7 @@ def steady_window(records: Sequence[RequestRecord], concurrency: int) -> Window 
     # all slots start together, so the first requests are one of each slot
     filled = max(_first_token_or_end(r) for r in records[:concurrency])
     last_sent = records[-1].sent_at_s
-    emptied = min(end, *(r.end_at_s for r in records if r.end_at_s >= last_sent))
+    emptied = min([end, records[-1].end_at_s, *(r.end_at_s for r in records if r.end_at_s > last_sent)])
     start = max(begin, filled)
     if emptied - start < (end - begin) / 2:
         return whole

@@ -91,6 +91,9 @@ def request_body(
 # --- the events, of which only these fields are decoded ---------------------------------------------------
 
 
+_ABSENT = msgspec.Raw(b"null")
+
+
 class _Usage(msgspec.Struct):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
@@ -108,7 +111,7 @@ class _Delta(msgspec.Struct):
     content: str | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
-    tool_calls: msgspec.Raw | None = None
+    tool_calls: msgspec.Raw = _ABSENT
 
 
 class _Choice(msgspec.Struct):
@@ -124,8 +127,8 @@ class _Choice(msgspec.Struct):
         if delta is None:
             return ""
         said = (delta.reasoning_content or delta.reasoning or "") + (delta.content or "")
-        if not said and delta.tool_calls is not None and bytes(delta.tool_calls) not in {b"null", b"[]"}:
-            return bytes(delta.tool_calls).decode()
+        if not said and (calls := bytes(delta.tool_calls)) not in {b"null", b"[]"}:
+            return calls.decode()
         return said
 
 
@@ -133,7 +136,7 @@ class _Event(msgspec.Struct):
     choices: list[_Choice] | None = None
     usage: _Usage | None = None
     timings: _Timings | None = None
-    error: msgspec.Raw | None = None
+    error: msgspec.Raw = _ABSENT
     object: str | None = None  # "error" in older vLLM, with `message` beside it
     message: str | None = None
 
@@ -240,7 +243,8 @@ class AnswerReader:
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             self._fail("malformed", f"{error}: {data[:200].decode('utf-8', 'replace')}")
             return
-        if (event.error is not None or event.object == "error") and (problem := _message(data)) is not None:
+        failed = event.object == "error" or bytes(event.error) != b"null"
+        if failed and (problem := _message(data)) is not None:
             self._fail("error-event", problem)
             return
         self._take(at, event)
