@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
+from operator import mul
 
 PRIOR_SD = 0.02  # what a trial's relative noise is taken to be before anything is measured
 PRIOR_DF = 3.0  # ... and how many trials' worth of evidence that belief is
@@ -338,7 +339,8 @@ def fit_arms(points: Sequence[Point]) -> ArmFit:
     centre = _centre(points)
     found: list[tuple[float, _Candidate]] = []
     for strength in DRIFT_STRENGTHS:
-        table, log_variances = _whitened_products(rows, gaps, strength)
+        columns, log_variances = _whitened(rows, gaps, strength)
+        table = [[_dot(a, b) for b in columns] for a in columns]
         log_det = 0.0
         for k in range(size):
             log_det += math.log(table[k][k])
@@ -381,37 +383,32 @@ def _gaps(points: Sequence[Point]) -> list[float]:
     return [0.0, *(gap / mean if mean > 0.0 else 1.0 for gap in between)]
 
 
-def _whitened_products(
+def _whitened(
     rows: Sequence[Sequence[float]], gaps: Sequence[float], strength: float
-) -> tuple[list[list[float]], float]:
-    """Cross products of the columns after the random walk is filtered out, and the sum of log variances.
+) -> tuple[list[tuple[float, ...]], float]:
+    """The columns after the random walk is filtered out, and the sum of log variances.
 
     The noise variance is 1 here. The walk starts at 0: the arms' indicators add up to a constant, which absorbs it.
     """
-    width = len(rows[0])
-    table = [[0.0] * width for _ in range(width)]
-    level = [0.0] * width
+    level = [0.0] * len(rows[0])
     spread = 0.0
     log_variances = 0.0
+    found: list[list[float]] = []
     for row, gap in zip(rows, gaps, strict=True):
         spread += strength * gap
-        scale = 1.0 / (spread + 1.0)
-        log_variances -= math.log(scale)
+        variance = spread + 1.0
+        log_variances += math.log(variance)
         innovation = [x - m for x, m in zip(row, level, strict=True)]
-        gain = spread * scale
-        if gain:
-            level = [m + gain * v for m, v in zip(level, innovation, strict=True)]
-        spread *= scale
-        for i, v in enumerate(innovation):
-            if v:
-                w = v * scale
-                target = table[i]
-                for j in range(i, width):
-                    target[j] += w * innovation[j]
-    for i in range(width):
-        for j in range(i):
-            table[i][j] = table[j][i]
-    return table, log_variances
+        scale, gain = 1.0 / math.sqrt(variance), spread / variance
+        found.append([scale * v for v in innovation])
+        level = [m + gain * v for m, v in zip(level, innovation, strict=True)]
+        spread /= variance
+    return list(zip(*found, strict=True)), log_variances
+
+
+def _dot(a: Sequence[float], b: Sequence[float]) -> float:
+    total: float = sum(map(mul, a, b))
+    return total
 
 
 # --- a shift of the machine in mid-run --------------------------------------------------------------------
@@ -460,21 +457,32 @@ def find_shift(points: Sequence[Point], edge: int = 2) -> Shift | None:
         ]
         for i, p in enumerate(_centred(points))
     ]
+    gaps = _gaps(points)
     last = len(rows[0]) - 1
     power = 0.5 * (PRIOR_DF + n - size)
     without = -math.inf
     best = (-math.inf, 0, 0.0)
     for strength in DRIFT_STRENGTHS:
-        table, log_variances = _whitened_products(rows, _gaps(points), strength)
-        before = [table[k][k] for k in range(last + 1)]
-        for k in range(size):
-            _sweep(table, k)
-        total = PRIOR_DF * PRIOR_SD**2 + table[last][last]
+        columns, log_variances = _whitened(rows, gaps, strength)
+        products = [[_dot(column, other) for column in columns[:size]] for other in columns]
+        solved = _solved(products[:size], products)
+        total = PRIOR_DF * PRIOR_SD**2 + _dot(columns[last], columns[last]) - _dot(products[last], solved[last])
         for k in range(size, last):
-            step = table[k][last] / table[k][k] if table[k][k] > _RANK_TOLERANCE * before[k] else 0.0
-            score = -0.5 * log_variances - power * math.log(total - step * table[k][last])
+            own = _dot(columns[k], columns[k])
+            left = own - _dot(products[k], solved[k])
+            shared = _dot(columns[k], columns[last]) - _dot(products[k], solved[last])
+            step = shared / left if left > _RANK_TOLERANCE * own else 0.0
+            score = -0.5 * log_variances - power * math.log(total - step * shared)
             if k == size:
                 without = max(without, score)
             else:
                 best = max(best, (score, cuts[k - size - 1] - 1, step))
     return Shift(best[1], math.exp(best[2]), best[0] - without)
+
+
+def _solved(matrix: Sequence[Sequence[float]], right: Sequence[Sequence[float]]) -> list[list[float]]:
+    """For each right-hand side, the x with matrix x = side; the matrix is symmetric and positive definite."""
+    inverse = [list(row) for row in matrix]
+    for k in range(len(inverse)):
+        _sweep(inverse, k)
+    return [[_dot(row, side) for row in inverse] for side in right]

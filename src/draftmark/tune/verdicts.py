@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from math import prod
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,7 +256,7 @@ def _recommend(case: _Case) -> tuple[str | None, AxisDecision]:
 
 
 def _front(case: _Case) -> tuple[str, ...]:
-    """Pareto front of the point figures; a lead within the margin dominates nobody."""
+    """Pareto front of the point figures, where neither a lead nor a loss within the margin counts."""
     if any(d.void for d in case.both):
         return ()
     figures = {
@@ -267,8 +268,9 @@ def _front(case: _Case) -> tuple[str, ...]:
 
     def dominated(own: list[float]) -> bool:
         return any(
-            all(o >= s for o, s in zip(other, own, strict=True))
+            all(o >= s / lead for o, s in zip(other, own, strict=True))
             and any(o >= s * lead for o, s in zip(other, own, strict=True))
+            and prod(other) > prod(own)  # so that two arms never dominate each other
             for other in figures.values()
         )
 
@@ -321,24 +323,32 @@ def _elsewhere(case: _Case, other: AxisDecision, chosen: str) -> str:
 def _by_workload(case: _Case, chosen: str, by: AxisDecision) -> list[str]:
     """What holds for all workloads together but not for one of them."""
     told: dict[str, list[str]] = {}
+    slower: list[AxisDecision] = []
     for d in case.behind(by):
         if d.better(chosen):
             continue
         if d.worse(chosen):
-            words = f"it is slower: {d.ratios[chosen]}"
-        elif d.verdict is Verdict.KEEP:
+            slower.append(d)
+            continue
+        if d.verdict is Verdict.KEEP:
             words = f"{_nothing(case)} is better than {case.name(case.baseline)}"
         elif d.verdict is Verdict.BETTER and d.choice is not None:
             words = f"{case.name(d.choice)} is the better one: {d.ratios[d.choice]}"
         else:
             words = "nothing is settled"
         told.setdefault(words, []).append(d.workload)
-    return [f"on {listed(workloads)} {words}" for words, workloads in told.items()]
+    own = [f"it is slower on {_figures(slower, chosen)}"] if slower else []
+    return own + [f"on {listed(workloads)} {words}" for words, workloads in told.items()]
 
 
 def _slower(case: _Case, chosen: str, axis: AxisDecision) -> list[str]:
-    behind = [d for d in case.behind(axis) if d.worse(chosen)]
-    return [f"slower there on {d.workload}: {d.ratios[chosen]}" for d in behind if not axis.worse(chosen)]
+    """Workloads that lose on an axis where all together do not."""
+    behind = [] if axis.worse(chosen) else [d for d in case.behind(axis) if d.worse(chosen)]
+    return [f"slower there on {_figures(behind, chosen)}"] if behind else []
+
+
+def _figures(axes: Sequence[AxisDecision], arm: str) -> str:
+    return listed([f"{d.workload}: {d.ratios[arm]}" for d in axes])
 
 
 def _nothing(case: _Case) -> str:
