@@ -29,9 +29,9 @@ class Request:
 class Wire:
     """The server's end of one exchange."""
 
-    def __init__(self, writer: asyncio.StreamWriter, server: Scripted) -> None:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
         self.writer = writer
-        self.server = server
         self.keep = True
 
     def head(self, status: str = "200 OK", headers: tuple[str, ...] = (), kind: str = "text/event-stream") -> None:
@@ -70,6 +70,11 @@ class Wire:
     def close(self) -> None:
         self.keep = False
         self.writer.close()
+
+    async def until_left(self) -> None:
+        """Say nothing until the client goes away."""
+        while not (self.reader.at_eof() or self.reader.exception() or self.writer.is_closing()):
+            await asyncio.sleep(0.005)
 
 
 Script = Callable[[Wire, Request], Awaitable[None]]
@@ -110,7 +115,7 @@ class Scripted:
             while keep:
                 request = await self._read(reader, number)
                 self.requests.append(request)
-                wire = Wire(writer, self)
+                wire = Wire(reader, writer)
                 if request.method == "GET":
                     if self.models is None:
                         await wire.whole("404 Not Found", b"{}")

@@ -209,6 +209,14 @@ def test_the_window_runs_from_the_last_first_token_until_a_slot_stays_empty() ->
     assert steady_window(records, 2) == Window(start_at_s=4.0, end_at_s=12.0)
 
 
+def test_slots_that_end_at_the_same_time_are_told_apart() -> None:
+    """Servers step all streams together, so that several end at once: the first without a successor counts."""
+    same = [(0.1, 1.0), (4.0, 40.0)]
+    records = closed_loop(2, [same] * 5, gap=0.001)
+    assert steady_window(records, 2) == Window(start_at_s=0.1, end_at_s=records[3].end_at_s)
+    assert records[4].sent_at_s > records[3].end_at_s
+
+
 def test_the_whole_is_taken_when_the_steady_part_is_short() -> None:
     long, short = [(0.1, 1.0), (10.0, 100.0)], [(0.1, 1.0), (1.0, 10.0)]
     got = measure(closed_loop(2, [long, short]), workload="w", concurrency=2)

@@ -163,8 +163,8 @@ def steady_window(records: Sequence[RequestRecord], concurrency: int) -> Window 
         return whole
     # all slots start together, so the first requests are one of each slot
     filled = max(_first_token_or_end(r) for r in records[:concurrency])
-    last_sent = records[-1].sent_at_s
-    emptied = min([end, records[-1].end_at_s, *(r.end_at_s for r in records if r.end_at_s > last_sent)])
+    # every request but the first of each slot follows an end: so many ends have a successor, the next has none
+    emptied = min(end, sorted(r.end_at_s for r in records)[len(records) - concurrency])
     start = max(begin, filled)
     if emptied - start < (end - begin) / 2:
         return whole
