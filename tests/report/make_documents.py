@@ -217,6 +217,7 @@ class Maker:
                 for w in self.workloads
             ],
             "concurrency": self.concurrency, "depths": self.depths, "rounds": self.rounds, "tie_margin": 0.02,
+            "settings": {"max_error_rate": 0.01, "max_loop_lag_ms": 20},
             "baseline": {"arm": "off", "depth": 0}, "arms": [self.arm(depth) for depth in self.depths],
             "axes": axes, "front": list(dict.fromkeys([choice["latency"], choice["throughput"]])) if axes else [],
             "choice": choice, "verdict": verdict, "exit_status": 10, "restarts": len(self.trials) + 1,
@@ -291,8 +292,8 @@ def inconclusive() -> JSON:
         void={4: "the server restarted during the measurement (pid 4711 became 4720)", 9: lag},
         disturbed={
             4: ["the server restarted during the measurement (pid 4711 became 4720)"],
-            6: ["another process used 0.9 of 2 CPUs during copy@4"], 9: [lag],
-            12: ["another process used 1.1 of 2 CPUs during copy@1", "2 of 48 requests failed: http-500"],
+            6: ["copy@4: another process used 0.9 of 2 CPUs"], 9: [lag],
+            12: ["copy@1: another process used 1.1 of 2 CPUs", "chat@4: 2 of 48 requests failed (http-500)"],
         },
     )  # fmt: skip
     maker.run()
@@ -304,8 +305,8 @@ def inconclusive() -> JSON:
     body["choice"] |= {"because": why, "by_workload": {"copy": None, "chat": None}}
     body |= {"front": [], "exit_status": 40, "verdict": f"{why}, more than noise explains; nothing was changed."}
     body["warnings"] = [
-        "2 of 13 trials are void; depth 4 and others rest on fewer rounds than planned",
-        "foreign CPU load was seen in 2 trials; run again on a quiet machine or with --rounds 6",
+        "2 of 13 trials are void and count nowhere",
+        "2 trials were disturbed in part; those measurements count nowhere",
     ]
     return frame(EMBEDDED, "2026-11-29T18:10:00.000Z", "2026-11-29T18:14:31.500Z", body)
 

@@ -19,7 +19,7 @@ from draftmark.report.html import render_html
 Load = Callable[[str], dict[str, Any]]
 
 CHROMIUM = shutil.which("chromium")
-WIDTHS = (1280, 390)
+WIDTHS = (1600, 1280, 390, 360)
 FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync", "--hide-scrollbars",
@@ -74,7 +74,7 @@ def dumped(page: str, folder: Path) -> str:
     file = folder / "report.html"
     file.write_text(page, encoding="utf-8")
     done = subprocess.run(
-        [str(CHROMIUM), *FLAGS, f"--user-data-dir={folder / 'profile'}", "--window-size=1400,900", "--dump-dom",
+        [str(CHROMIUM), *FLAGS, f"--user-data-dir={folder / 'profile'}", "--window-size=1700,900", "--dump-dom",
          file.as_uri()],
         capture_output=True, timeout=60, check=True, env={**os.environ, "HOME": str(folder)},
     )  # fmt: skip

@@ -95,6 +95,7 @@ def test_tables_tell_everything_without_a_script(document: dict[str, Any]) -> No
     for warning in document["warnings"]:
         assert warning in page.text
     assert document["engine"]["version"] in page.text
+    assert "Setting: max loop lag ms 20" in page.text
     assert "The plots need JavaScript" in page.text
 
 
@@ -235,7 +236,7 @@ def test_the_outcome_is_said_in_words_beside_its_colour(
 
 def test_memory_and_its_verdict_have_a_column_where_known(load: Load) -> None:
     document = load("eleven")
-    assert "does not fit, 398,000 KV tokens, 44 requests at once" in Page(render(document)).text
+    assert "does not fit, 398,000 KV tokens, 44 requests" in Page(render(document)).text
     document["arms"][0]["fit"] = "measured at boot"
     assert "measured at boot" in Page(render(document)).text
     assert "Memory" not in [word.strip() for word in Page(render(load("normal"))).words]

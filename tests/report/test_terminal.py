@@ -88,7 +88,7 @@ def test_void_and_disturbed_trials_are_told(load: Load, screen: Any) -> None:
     printed = screen()
     print_result(load("inconclusive"), printed.console)
     assert "void: the server restarted during the measurement" in printed.flat
-    assert "disturbed: another process used" in printed.flat
+    assert "disturbed in part: copy@4: another process used" in printed.flat
 
 
 def test_a_flood_of_void_trials_does_not_push_the_table_away(load: Load, screen: Any) -> None:

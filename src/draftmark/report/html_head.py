@@ -137,7 +137,7 @@ def _warnings(view: ResultView) -> Markup | None:
         return None
     aside = tag(
         "details",
-        tag("summary", f"{plural(len(notes), 'trial')} set aside or disturbed"),
+        tag("summary", f"{plural(len(notes), 'trial')} void, failed or disturbed"),
         tag("ul", *(tag("li", note) for note in notes)),
     )
     return tag(

@@ -133,9 +133,9 @@ def _timeline(view: ResultView, data: dict[str, Any]) -> Markup | None:
             ("start", "start"),
             ("measure", "measure"),
             ("stop", "stop"),
-            ("void", "void, not counted"),
+            ("void", "void"),
             ("dead", "did not start"),
-            ("disturbed", "counted, but disturbed"),
+            ("disturbed", "disturbed in part"),
         ),
         tag("figure", _box("timeline", 0, "Timeline of the run"), class_="wide"),
     )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from draftmark.report import figures
 from draftmark.report.figures import duration, percent
 from draftmark.report.plots import ticks
-from draftmark.report.tags import Markup, Node, tag
+from draftmark.report.tags import Markup, Node, join, tag
 from draftmark.report.view import ResultView
 from draftmark.report.words import against_baseline, at_once, glossary, host_fact, status
 
@@ -176,6 +176,11 @@ def _reading(view: ResultView) -> Markup:
     return section("reading", "How to read this", tag("dl", *entries, class_="glossary"))
 
 
+def _command(command: Sequence[str]) -> Markup:
+    """A command line that breaks between its arguments and copies as it was."""
+    return tag("code", join((tag("span", shlex.quote(argument), class_="arg") for argument in command), " "))
+
+
 def _provenance(view: ResultView) -> Markup:
     engine = " ".join(part for part in (view.engine, view.engine_version) if part)
     facts: list[tuple[str, Node]] = [
@@ -184,7 +189,7 @@ def _provenance(view: ResultView) -> Markup:
         ("Engine", engine or figures.UNKNOWN),
         (
             "Command line",
-            tag("code", shlex.join(view.command), class_="command") if view.command else figures.UNKNOWN,
+            _command(view.command) if view.command else figures.UNKNOWN,
         ),
         *((f"Host: {host_fact(key)}", value) for key, value in view.host.items()),
         ("Started", view.started_at or figures.UNKNOWN),
@@ -192,6 +197,7 @@ def _provenance(view: ResultView) -> Markup:
         ("Concurrency", ", ".join(str(slots) for slots in view.concurrency) or figures.UNKNOWN),
         ("Rounds", figures.count(view.rounds)),
         ("Tie margin", percent(view.tie_margin)),
+        *((f"Setting: {key.replace('_', ' ')}", value) for key, value in view.settings.items()),
         ("Downtime", duration(view.downtime_s)),
         ("Exit status", figures.count(view.exit_status)),
     ]

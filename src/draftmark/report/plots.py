@@ -99,7 +99,7 @@ def _tie_band(view: ResultView, axis: AxisView) -> Data | None:
     if best is None or axis.verdict == "inconclusive":
         return None
     tied = [axis.values[arm] for arm in axis.ties if arm in axis.values]
-    return {"low": min([*tied, best * (1 - (view.tie_margin or 0))]), "high": best}
+    return {"low": min([*tied, best / (1 + (view.tie_margin or 0))]), "high": best}
 
 
 def _ratio(view: ResultView, axis: AxisView) -> Data:

@@ -53,7 +53,7 @@ def read_result(document: Document) -> ResultView:
         engine=text(engine, "name"),
         engine_version=text(engine, "version"),
         command=texts(engine, "command"),
-        host={visible(str(key)): plain(value) for key, value in mapping(document, "host").items()},
+        host=_facts(mapping(document, "host")),
         started_at=text(document, "started_at"),
         finished_at=text(document, "finished_at"),
         workloads=tuple(_workload(entry) for entry in mappings(document, "workloads")),
@@ -73,10 +73,15 @@ def read_result(document: Document) -> ResultView:
         complete=flag(document, "complete"),
         trials=tuple(_trial(entry) for entry in mappings(document, "trials")),
         warnings=texts(document, "warnings"),
+        settings=_facts(mapping(document, "settings")),
     )
 
 
 # --- the nouns --------------------------------------------------------------------------------------------
+
+
+def _facts(entry: Document) -> dict[str, str]:
+    return {visible(str(key)): plain(value) for key, value in entry.items()}
 
 
 def _arms(document: Document) -> tuple[ArmView, ...]:
@@ -201,7 +206,7 @@ def _fit(value: Any) -> str | None:
         return None if value is None else plain(value)
     fits = value.get("fits")
     said = [] if fits is None else ["fits" if fits else "does not fit"]
-    for key, unit in (("kv_tokens", "KV tokens"), ("max_running_requests", "requests at once")):
+    for key, unit in (("kv_tokens", "KV tokens"), ("max_running_requests", "requests")):
         if (amount := number(value, key)) is not None:
             said.append(f"{count(amount)} {unit}")
     if binding := text(value, "binding"):

@@ -77,7 +77,7 @@ def _print_header(view: ResultView, console: Console) -> None:
     )
     trials = f"{plural(view.rounds, 'round')}, {plural(len(view.trials), 'trial')}"
     if view.set_aside:
-        trials += f" ({len(view.set_aside)} set aside or disturbed)"
+        trials += f" ({len(view.set_aside)} void, failed or disturbed)"
     hanging(console, "  trials     ", trials, "dim")
     downtime = None if view.downtime_s is None else f"{figures.duration(view.downtime_s)} of downtime"
     restarts = None if view.restarts is None else plural(view.restarts, "restart")

@@ -169,6 +169,7 @@ class ResultView:
     complete: bool | None
     trials: tuple[TrialView, ...]
     warnings: tuple[str, ...]
+    settings: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def measured(self) -> tuple[ArmView, ...]:
@@ -182,7 +183,7 @@ class ResultView:
 
     @property
     def set_aside(self) -> tuple[TrialView, ...]:
-        """Trials that did not count or were disturbed."""
+        """Trials that count nowhere, and those that were disturbed in part."""
         return tuple(trial for trial in self.trials if not trial.counts or trial.disturbed)
 
     @property

@@ -106,7 +106,7 @@ def in_headline(result: ResultView, said: str | None) -> bool:
 def trial_note(trial: TrialView, result: ResultView) -> str:
     """Why a trial was set aside: `trial 2 (depth 4), void: the server restarted`."""
     reasons = list(dict.fromkeys([*([trial.because] if trial.because else []), *trial.disturbed]))
-    kind = "disturbed" if trial.counts else status(trial.status)
+    kind = "disturbed in part" if trial.counts else status(trial.status)
     return f"trial {trial.number} ({result.label(trial.arm)}), {kind}: {'; '.join(reasons) or 'no reason recorded'}"
 
 
@@ -155,7 +155,7 @@ def glossary(result: ResultView) -> tuple[tuple[str, str], ...]:
         ),
         (
             "Void, disturbed",
-            "A void trial does not count: the server restarted, the client lagged, or foreign load was seen. "
-            "A disturbed one carries a note.",
+            "A void trial counts nowhere: the server restarted, the client lagged, or foreign load was seen. "
+            "In a trial that was disturbed in part, the measurements that are named count nowhere.",
         ),
     )
