@@ -74,6 +74,7 @@ def test_an_inconclusive_run_marks_no_choice(load: Load, screen: Any) -> None:
     print_result(load("inconclusive"), printed.console)
     assert "*" not in printed.text
     assert "Inconclusive" in printed.text
+    assert "\n\n\n" not in printed.text
 
 
 def test_arms_that_were_not_measured_are_named_with_their_reason(load: Load, screen: Any) -> None:

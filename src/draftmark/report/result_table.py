@@ -75,7 +75,7 @@ def result_table(view: ResultView, width: int) -> list[Row]:
         members = list(block)
         for start in range(0, len(members), side_by_side):
             rows += _block(view, concurrency, members[start : start + side_by_side], groups, label_width)
-    return [*rows, *_legend(view, axes)]
+    return [*rows, *legend] if (legend := _legend(view, axes)) else rows[:-1]  # no blank line before nothing
 
 
 def _block(
