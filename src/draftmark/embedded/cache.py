@@ -32,7 +32,7 @@ _UNUSABLE = {
     errno.ELOOP,
     errno.ENAMETOOLONG,
 }
-_ELSEWHERE = "set DRAFTMARK_CACHE to a directory that can be written to and has room"
+ELSEWHERE = "set DRAFTMARK_CACHE to a directory that can be written to and has room"
 
 
 def cache_dir() -> Path:
@@ -49,7 +49,7 @@ def cache_dir() -> Path:
     try:
         return Path.home() / ".cache" / "draftmark"
     except RuntimeError as error:
-        raise BadInputError("there is no place for a cache", evidence=(str(error),), next_step=_ELSEWHERE) from None
+        raise BadInputError("there is no place for a cache", evidence=(str(error),), next_step=ELSEWHERE) from None
 
 
 @contextmanager
@@ -66,13 +66,13 @@ def storage_errors(path: Path, *, needed_bytes: int | None = None) -> Iterator[N
         text = f"{error.filename or path}: {os.strerror(error.errno) if error.errno else error}"
         if error.errno in _FULL:
             raise StorageError(
-                f"no room left in {path}", evidence=(text, room(path, needed_bytes)), next_step=_ELSEWHERE
+                f"no room left in {path}", evidence=(text, room(path, needed_bytes)), next_step=ELSEWHERE
             ) from error
         if error.errno in _UNUSABLE:
             raise BadInputError(
-                f"the cache directory {path} cannot be used", evidence=(text,), next_step=_ELSEWHERE
+                f"the cache directory {path} cannot be used", evidence=(text,), next_step=ELSEWHERE
             ) from error
-        raise StorageError(f"the cache directory {path} failed", evidence=(text,), next_step=_ELSEWHERE) from error
+        raise StorageError(f"the cache directory {path} failed", evidence=(text,), next_step=ELSEWHERE) from error
 
 
 def room(path: Path, needed_bytes: int | None) -> str:
@@ -156,7 +156,7 @@ class Store:
             short = free_bytes(self.root) < needed_bytes
         if short:
             raise StorageError(
-                f"not enough room in {self.root}", evidence=(room(self.root, needed_bytes),), next_step=_ELSEWHERE
+                f"not enough room in {self.root}", evidence=(room(self.root, needed_bytes),), next_step=ELSEWHERE
             )
 
     @contextmanager

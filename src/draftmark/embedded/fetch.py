@@ -15,13 +15,14 @@ from pathlib import Path
 
 from draftmark.errors import ProvisionError, StorageError
 
-from .cache import Store, room, sha256_of, storage_errors
+from .cache import ELSEWHERE, Store, room, sha256_of, storage_errors
 from .pins import ConverterPin, FilePin, WheelPin, megabytes
 from .progress import Progress
 
 _POLL_S = 0.05
 _FULL = re.compile(r"No space left on device|Disk quota exceeded")
 _CREDENTIALS = re.compile(r"//[^/@\s]+@")
+_RETRY = re.compile(r"^WARNING: Retrying \(.*?\)\) after |^WARNING: Retrying \(.*?\) after ")
 
 
 class PipError(Exception):
@@ -129,9 +130,11 @@ class Fetcher:
         output = self._run(command)
         if output is None:
             return
-        if _FULL.search(output):
+        if full := [line.strip() for line in output.splitlines() if _FULL.search(line)]:
             raise StorageError(
-                f"no room left in {self._store.root}", evidence=(*decisive(output), room(self._store.root, None))
+                f"no room left in {self._store.root}",
+                evidence=(full[-1], room(self._store.root, None)),
+                next_step=ELSEWHERE,
             )
         raise PipError(decisive(output))
 
@@ -183,7 +186,8 @@ class Fetcher:
             evidence=(*error.evidence, *shown),
             next_step=(
                 "see that pip reaches an index (pip config list), or run these where it does, on the same kind of "
-                f"machine, and put the wheels into {self._store.downloads}:\n" + "\n".join(_commands(missing, free))
+                f"machine and Python, and put the wheels into {self._store.downloads}:\n"
+                + "\n".join(_commands(missing, free))
             ),
         )
 
@@ -211,11 +215,14 @@ def unpack(wheel: Path, files: Sequence[FilePin], into: Path, *, store: Store) -
 
 def decisive(output: str) -> tuple[str, ...]:
     """The lines of pip's output that say why it failed: why the connection broke, and its last error."""
-    lines = [_CREDENTIALS.sub("//", line.strip())[:300] for line in output.splitlines() if line.strip()]
+    stripped = (_RETRY.sub("", line.strip()) for line in output.splitlines() if line.strip())
+    lines = [_CREDENTIALS.sub("//", line)[:300] for line in stripped]
     broken = [line for line in lines if "connection broken" in line][-1:]
     errors = [line for line in lines if line.startswith("ERROR:")]
     # "No matching distribution" only repeats the line before it, which also lists the versions there are.
     telling = [line for line in errors if "No matching distribution" not in line] or errors
+    if telling[-1:] == ["ERROR: Exception:"]:  # a traceback follows, its last line is the error
+        telling = lines
     return tuple(broken + telling[-1:]) or tuple(lines[-1:])
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from draftmark.errors import ProvisionError, StorageError
 
-from .cache import Store, room, sha256_of, storage_errors
+from .cache import ELSEWHERE, Store, room, sha256_of, storage_errors
 from .fetch import Fetcher, unpack
 from .pins import ModelPin, Pins, megabytes
 from .progress import Progress
@@ -77,7 +77,7 @@ def _failure(status: int, complaints: Path, *, store: Store, needed_bytes: int) 
         return StorageError(
             f"no room left in {store.root}",
             evidence=(*lines, room(store.root, needed_bytes)),
-            next_step="set DRAFTMARK_CACHE to a directory that has room",
+            next_step=ELSEWHERE,
         )
     how = f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
     return ProvisionError(
