@@ -43,7 +43,7 @@ class CpuSample:
     Attributes:
         busy_s: All CPUs, everything but idle and iowait; steal included.
         group_s: The server's processes, live and reaped.
-        own_s: This process and its reaped children.
+        own_s: This process and its reaped children, without what was the server's.
         cpus: Number of CPUs online.
     """
 
@@ -51,6 +51,27 @@ class CpuSample:
     group_s: float
     own_s: float
     cpus: int
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignLoad:
+    """CPU that others use while nothing of ours runs.
+
+    Attributes:
+        cores: CPU cores in use, steal included.
+        busiest: The process that used most, in words; None when none stands out.
+    """
+
+    cores: float
+    busiest: str | None
+
+
+class HostLoad(Protocol):
+    """How busy the server's host is by itself."""
+
+    def foreign(self, seconds: float) -> ForeignLoad | None:
+        """Look for so many seconds; None where it cannot be told."""
+        ...
 
 
 class Supervisor(Protocol):
@@ -66,6 +87,7 @@ class Supervisor(Protocol):
 
         Raises:
             StartError: The program cannot be executed.
+            StorageError: The log cannot be written.
             RefusedError: An instance is running already.
         """
         ...
@@ -79,7 +101,11 @@ class Supervisor(Protocol):
         ...
 
     def stop(self) -> StopReport:
-        """SIGTERM, wait, SIGTERM, wait, SIGKILL; returns when every process of the service is gone. Idempotent."""
+        """SIGTERM, wait, SIGTERM, wait, SIGKILL; returns when every process of the service is gone. Idempotent.
+
+        Raises:
+            UnrestoredError: A process does not end even at SIGKILL.
+        """
         ...
 
     def cpu(self) -> CpuSample | None:

@@ -20,6 +20,7 @@ from draftmark.run.directory import RunDirectory
 from draftmark.run.lock import exclusive
 from draftmark.run.records import RunInfo
 from draftmark.service.host import SystemClock
+from draftmark.service.neighbours import LocalLoad
 from draftmark.tune.runner import Journal, Sweep
 from draftmark.tune.trial import Limits, TrialRunner
 
@@ -89,6 +90,7 @@ def sweep(work: Planned, directory: RunDirectory) -> None:
                 observer=observer,
                 act=journal.write,
                 port_holder=compose.listener_at,
+                host=LocalLoad(clock),
             ),
             journal=journal,
             after=partial(_after, directory),

@@ -20,12 +20,14 @@ from draftmark.model import (
     TrialStatus,
     Workload,
 )
-from draftmark.ports import Clock, CpuSample, Engine, EngineClient, Supervisor
+from draftmark.ports import Clock, CpuSample, Engine, EngineClient, HostLoad, Supervisor
 from draftmark.run.directory import TrialWriter
 from draftmark.run.records import Slot
 from draftmark.run.redact import command as redacted
 from draftmark.tune.disturbance import changed_identity, foreign_cores, load_faults
 from draftmark.tune.startup import NotReadyError, Ready, Starter, log_lines
+
+_QUIET_LOOK_S = 0.4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +40,7 @@ class Limits:
         max_error_rate: Share of failed requests above which a measurement is void.
         max_loop_lag_ms: p99 lag of our own event loop above which our clock is not to be trusted.
         max_foreign_cores: CPU cores that others may use beside a CPU-bound server; None: not looked at.
+        quiet_timeout_s: How long a start waits for a busy host to become quiet.
     """
 
     start_timeout_s: float = 600.0
@@ -45,6 +48,7 @@ class Limits:
     max_error_rate: float = 0.05
     max_loop_lag_ms: float = 100.0
     max_foreign_cores: float | None = None
+    quiet_timeout_s: float = 12.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +154,7 @@ class TrialRunner:
     observer: Observer
     act: Callable[[str, int, dict[str, object]], None]
     port_holder: Callable[[str], str | None]
+    host: HostLoad | None = None
 
     def run(self, slot: Slot, writer: TrialWriter) -> Trial:
         """One trial, to its end; the server is stopped however it ends.
@@ -166,6 +171,7 @@ class TrialRunner:
         self.observer.trial_begins(slot)
         try:
             try:
+                self._await_quiet(slot, notes)
                 ready = self._start(slot, command, writer, notes)
                 self._verify(slot.arm, ready.client, writer, notes)
                 self._measure(slot, ready, writer, notes)
@@ -203,6 +209,21 @@ class TrialRunner:
         self.act("stopped", slot.number, {"outcome": notes.stop.outcome, "status": trial.status})
         self.observer.trial_ends(trial)
         return trial
+
+    def _await_quiet(self, slot: Slot, notes: _Notes) -> None:
+        """A start costs downtime, and beside other work its figures would be void anyway."""
+        limit = self.limits.max_foreign_cores
+        if limit is None or self.host is None:
+            return
+        began = self.clock.monotonic()
+        while (load := self.host.foreign(_QUIET_LOOK_S)) is not None and load.cores > limit:
+            waited = self.clock.monotonic() - began
+            if waited >= self.limits.quiet_timeout_s:
+                busy = f"other work used {load.cores:.2f} CPU cores for {waited:.0f} s (limit {limit:.2f})"
+                reason = busy if load.busiest is None else f"{busy}: {load.busiest}"
+                notes.disturbed["host"] = (reason,)
+                raise _Over(TrialStatus.VOID, reason)
+            self.observer.phase(slot, f"waiting for a quiet host ({load.busiest})", self.limits.quiet_timeout_s)
 
     def _start(self, slot: Slot, command: tuple[str, ...], writer: TrialWriter, notes: _Notes) -> Ready:
         self.act("start", slot.number, {"command": redacted(command)})
@@ -279,6 +300,9 @@ class TrialRunner:
             reasons = load_faults(run, self.limits.max_error_rate, self.limits.max_loop_lag_ms)
             neighbour = self._neighbour(cpu, wall)
             notes.disturbed[axis.key] = (*reasons, *((neighbour,) if neighbour else ()))
+            if neighbour and axis is self.axes[0]:
+                # Busy from the beginning: measuring on would take many times as long, for nothing.
+                raise _Over(TrialStatus.VOID, f"{axis.key}: {neighbour}")
         after_all = client.counters()
         if after_all.raw:
             writer.text("metrics.after.prom", after_all.raw)
