@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from draftmark.load.measurement import measure, percentile, spread, steady_window, throughput, weighted_spread
+from draftmark.load.measurement import measure, steady_window, throughput
+from draftmark.load.spreads import percentile, spread, weighted_spread
 from draftmark.model import ClientHealth, Counters, RequestRecord, Spread, Window
 
 

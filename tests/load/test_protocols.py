@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from draftmark.load.answers import Answer, AnswerReader, read_exchange, refusal
 from draftmark.load.http1 import Exchange
-from draftmark.load.protocols import APIS, Answer, AnswerReader, first_model, read_exchange, refusal, request_body
+from draftmark.load.protocols import APIS, first_model, request_body
 from draftmark.model import Message, Prompt
 
 from .scripted import Json, delta, usage

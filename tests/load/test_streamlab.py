@@ -8,14 +8,15 @@ import shutil
 import signal
 import subprocess
 import sys
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from draftmark.load.client import LoadRun, run_closed_loop
-from draftmark.load.measurement import measure, spread
-from draftmark.model import Measurement, Message, Prompt, Workload
+from draftmark.load.measurement import measure, throughput
+from draftmark.model import Message, Prompt, RequestRecord, Workload
 
 LAB = Path(__file__).resolve().parents[2].parent / "shared" / "stream-lab"
 pytestmark = [
@@ -50,8 +51,26 @@ class Emitter:
         return sorted((r for r in rows if "summary" not in r), key=lambda r: r["t0_ns"])
 
 
-def tokens_within(rows: list[dict[str, Any]], start_ns: float, end_ns: float) -> int:
-    return sum(n for r in rows for at, n in r["chunks"] if start_ns < r["t0_ns"] + at <= end_ns)
+def as_records(rows: list[dict[str, Any]], zero_ns: float) -> list[RequestRecord]:
+    """The truth in the form of a client's records, for the same arithmetic."""
+    return [
+        RequestRecord(
+            tag=r["x_request_id"],
+            workload="lab",
+            prompt_id="p",
+            concurrency=16,
+            sent_at_s=(r["t0_ns"] - zero_ns) / 1e9,
+            first_token_at_s=(r["t0_ns"] + r["first_ns"] - zero_ns) / 1e9,
+            last_token_at_s=(r["t0_ns"] + r["last_ns"] - zero_ns) / 1e9,
+            end_at_s=(r["t0_ns"] + r["end_ns"] - zero_ns) / 1e9,
+            chunks=tuple(
+                (at / 1e9, float(total))
+                for (at, _), total in zip(r["chunks"], accumulate(n for _, n in r["chunks"]), strict=True)
+            ),
+            output_tokens=r["tokens"],
+        )
+        for r in rows
+    ]
 
 
 def ask(
@@ -67,52 +86,53 @@ def ask(
             emitter.process.wait()
 
 
-def close_enough(measured: float | None, true: float) -> bool:
-    """Within 1 % or 0.3 ms."""
-    return measured is not None and abs(measured - true) <= max(0.01 * true, 0.3)
+def off(name: str, measured: float | None, true: float | None, least: float = 0.0) -> list[str]:
+    """What is further from the truth than 1 %, or than `least` where that is more."""
+    assert measured is not None
+    assert true is not None
+    if abs(measured - true) <= max(0.01 * true, least):
+        return []
+    return [f"{name}: {measured:.3f}, in truth {true:.3f}"]
+
+
+def timing_faults(got: LoadRun, rows: list[dict[str, Any]]) -> list[str]:
+    """Which figures are not what the emitter's own times give."""
+    sent = {r.tag: r.sent_at_s for r in got.records}
+    zero_ns = min(r["t0_ns"] - sent[r["x_request_id"]] * 1e9 for r in rows)  # the client's zero
+    true = as_records(rows, zero_ns)
+    m = measure(got.records, workload="lab", concurrency=16)
+    t = measure([r for r, row in zip(true, rows, strict=True) if not row["warmup"]], workload="lab", concurrency=16)
+    assert m.window is not None
+    assert not m.window.whole
+    return [
+        *off("TPOT p50", m.tpot_ms.p50, t.tpot_ms.p50, 0.3),
+        *off("TPOT mean", m.tpot_ms.mean, t.tpot_ms.mean, 0.3),
+        *off("amortised ITL mean", m.itl_ms.mean, t.itl_ms.mean, 0.3),
+        *off("TTFT p50", m.ttft_ms.p50, t.ttft_ms.p50, 3.0),
+        *off("tok/s of the whole", m.output_tokens / m.duration_s, t.output_tokens / t.duration_s),
+        *off("tok/s of the window", m.output_tok_s, throughput(true, m.window)),
+    ]
 
 
 @pytest.mark.parametrize("api", ["openai", "openai-chat"])
 def test_sixteen_speculating_streams(tmp_path: Path, api: str) -> None:
+    """Counts are exact, always; times within 1 % or 0.3 ms in one of three attempts, as the machine may be busy."""
     schedule = {"mode": "spec", "output_tokens": 64, "interval_ms": 20, "ttft_ms": 60, "warmup": 16}
-    got, rows = ask(
-        tmp_path,
-        schedule,
-        48,
-        api=api,
-        concurrency=16,
-        extra={"stream_options": {"continuous_usage_stats": True}},
-    )
-    m: Measurement = measure(got.records, workload="lab", concurrency=16, client=got.client)
-    truth = [r for r in rows if not r["warmup"]]
-    assert m.errors == {}
-    assert m.requests == len(truth) == 48
-    records = {r.tag: r for r in got.records}
-    for row in truth:
-        record = records[row["x_request_id"]]
-        assert record.output_tokens == row["tokens"]
-        assert record.chunk_counts == "server"
-        sizes = [
-            b - a
-            for a, b in zip([0.0, *(n for _, n in record.chunks)], [n for _, n in record.chunks], strict=False)
-        ]
-        assert sizes == [n for _, n in row["chunks"]]
-    true_tpot = spread((r["last_ns"] - r["first_ns"]) / (r["tokens"] - 1) / 1e6 for r in truth)
-    assert close_enough(m.tpot_ms.p50, true_tpot.p50 or 0.0)
-    assert close_enough(m.tpot_ms.mean, true_tpot.mean or 0.0)
-    # the client's aggregate over its whole span against the emitter's over its own
-    end, begin = max(r["t0_ns"] + r["end_ns"] for r in truth), min(r["t0_ns"] for r in truth)
-    true_rate = sum(r["tokens"] for r in truth) / ((end - begin) / 1e9)
-    assert m.output_tokens / m.duration_s == pytest.approx(true_rate, rel=0.01)
-    # and the steady window against the tokens that the emitter sent within it
-    assert m.window is not None
-    assert not m.window.whole
-    zero_ns = min(r["t0_ns"] - records[r["x_request_id"]].sent_at_s * 1e9 for r in rows)  # the client's zero
-    start_ns, end_ns = zero_ns + m.window.start_at_s * 1e9, zero_ns + m.window.end_at_s * 1e9
-    steady = tokens_within(rows, start_ns, end_ns) / ((end_ns - start_ns) / 1e9)
-    assert m.output_tok_s == pytest.approx(steady, rel=0.01)
-    true_ttft = spread(r["first_ns"] / 1e6 for r in truth)
-    assert m.ttft_ms.p50 == pytest.approx(true_ttft.p50, abs=5.0)
+    extra = {"stream_options": {"continuous_usage_stats": True}}
+    faults: list[str] = []
+    for _ in range(3):
+        got, rows = ask(tmp_path, schedule, 48, api=api, concurrency=16, extra=extra)
+        records = {r.tag: r for r in got.records}
+        assert len(rows) == len(records) == 64
+        for row in rows:
+            record = records[row["x_request_id"]]
+            assert (record.error, record.warmup) == (None, row["warmup"])
+            assert (record.output_tokens, record.chunk_counts) == (row["tokens"], "server")
+            assert [n for _, n in record.chunks] == list(accumulate(n for _, n in row["chunks"]))
+        faults = timing_faults(got, rows)
+        if not faults:
+            return
+    pytest.fail("\n".join(faults))
 
 
 def test_every_fault_is_counted_as_the_emitter_expects(tmp_path: Path) -> None:

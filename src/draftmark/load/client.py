@@ -16,8 +16,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from draftmark.load.closed_loop import LoadPlan, LoadRun, OnProgress, OnRecord, closed_loop
-from draftmark.load.http1 import Endpoint
+from draftmark.load.closed_loop import OnProgress, OnRecord, closed_loop
+from draftmark.load.endpoint import Endpoint
+from draftmark.load.plan import LoadPlan, LoadRun
 from draftmark.model import RequestRecord, Workload
 
 __all__ = ["LoadPlan", "LoadRun", "closed_loop", "run_closed_loop"]

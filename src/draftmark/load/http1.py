@@ -3,24 +3,17 @@
 The read path does as little as it can: `data_received` takes the time, lets httptools (C) undo the framing, and
 keeps (time, bytes). Events and JSON are read later, where slowness costs no accuracy.
 
-Proxy variables (`http_proxy`, `https_proxy`, `all_proxy`) are not used: a proxy would be measured along with the
-server, and it merges and delays chunks. Redirects are not followed. All times are `time.monotonic()`.
+All times are `time.monotonic()`. Where the server is and how it is reached: `draftmark.load.endpoint`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import errno
-import socket
 import ssl
-from collections.abc import Mapping
 from dataclasses import dataclass
 from time import monotonic
-from urllib.parse import urlsplit
 
 import httptools
-
-from draftmark.errors import UsageError
 
 _RESET = (ConnectionResetError, BrokenPipeError, ConnectionAbortedError)
 _STALE_WITHIN_S = 1.0
@@ -38,14 +31,6 @@ class Failure:
 
     kind: str
     detail: str
-
-
-class ConnectError(Exception):
-    """No connection could be made."""
-
-    def __init__(self, kind: str, detail: str) -> None:
-        super().__init__(f"{kind}: {detail}")
-        self.failure = Failure(kind, detail)
 
 
 class Exchange:
@@ -228,110 +213,3 @@ class Connection(asyncio.Protocol):
             exchange.failure = Failure(kind, detail)
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
-
-
-class Endpoint:
-    """Where the server is, and how to reach it.
-
-    Args:
-        base_url: `http://host:port` or `https://…`; a path before `/v1` is kept, a final `/v1` is not doubled.
-        headers: Sent with every request, such as `Authorization`.
-        connect_timeout_s: Limit for name lookup, TCP and TLS together.
-        tls: Context for https; None is the system's trust store (`SSL_CERT_FILE` is honoured).
-
-    Raises:
-        UsageError: The URL or a header cannot be used.
-    """
-
-    def __init__(
-        self,
-        base_url: str,
-        *,
-        headers: Mapping[str, str] | None = None,
-        connect_timeout_s: float = 10.0,
-        tls: ssl.SSLContext | None = None,
-    ) -> None:
-        try:
-            url = urlsplit(base_url)
-            port = url.port
-        except ValueError as error:
-            raise UsageError(f"{base_url!r} is not a URL", evidence=(str(error),)) from error
-        if url.scheme not in {"http", "https"} or not url.hostname:
-            raise UsageError(
-                f"{base_url!r} is not an http:// or https:// URL", next_step="write it as http://HOST:PORT"
-            )
-        self.host = url.hostname
-        self.port = port or (443 if url.scheme == "https" else 80)
-        self.prefix = url.path.rstrip("/").removesuffix("/v1")
-        self._tls = (tls or ssl.create_default_context()) if url.scheme == "https" else None
-        self._connect_timeout_s = connect_timeout_s
-        self._addresses: list[str] = []
-        name = f"[{self.host}]" if ":" in self.host else self.host
-        lines = [f"Host: {name}:{self.port}", "User-Agent: draftmark", "Accept: text/event-stream, */*"]
-        for key, value in (headers or {}).items():
-            if not key or any(c in "\r\n:" or c.isspace() for c in key) or any(c in "\r\n\0" for c in value):
-                raise UsageError(f"header {key!r} cannot be sent: a name or value with a line break or a space")
-            lines.append(f"{key}: {value}")
-        try:
-            self._head = ("\r\n".join(lines) + "\r\n").encode("latin-1")
-        except UnicodeEncodeError as error:
-            raise UsageError("a header has a character that HTTP cannot carry", evidence=(str(error),)) from error
-
-    def request(self, method: str, path: str, body: bytes = b"", *, request_id: str | None = None) -> bytes:
-        """Head and body of one request, ready to be written."""
-        head = f"{method} {self.prefix}{path} HTTP/1.1\r\n".encode("latin-1") + self._head
-        if request_id is not None:
-            head += f"X-Request-Id: {request_id}\r\n".encode("latin-1")
-        if body or method == "POST":
-            head += b"Content-Type: application/json\r\nContent-Length: %d\r\n" % len(body)
-        return head + b"\r\n" + body
-
-    async def connect(self) -> Connection:
-        """Open a connection, over the first of the host's addresses that answers.
-
-        Raises:
-            ConnectError: With the kind of failure.
-        """
-        try:
-            async with asyncio.timeout(self._connect_timeout_s):
-                return await self._connect()
-        except TimeoutError as error:
-            raise ConnectError("connect-timeout", f"no connection within {self._connect_timeout_s:g} s") from error
-        except socket.gaierror as error:
-            raise ConnectError("dns", f"{self.host}: {error.strerror}") from error
-        except ssl.SSLError as error:
-            raise ConnectError("tls", str(error)) from error
-        except OSError as error:
-            raise ConnectError(_connect_kind(error, tls=self._tls is not None), str(error)) from error
-
-    async def _connect(self) -> Connection:
-        loop = asyncio.get_running_loop()
-        if not self._addresses:
-            found = await loop.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
-            self._addresses = list(dict.fromkeys(str(info[4][0]) for info in found))
-        error: OSError | None = None
-        for address in self._addresses:
-            try:
-                _, connection = await loop.create_connection(
-                    Connection,
-                    address,
-                    self.port,
-                    ssl=self._tls,
-                    server_hostname=self.host if self._tls else None,
-                )
-            except TimeoutError:
-                raise
-            except OSError as failed:
-                error = error or failed
-            else:
-                self._addresses = [address]  # the next one goes straight there
-                return connection
-        raise error or OSError(errno.EADDRNOTAVAIL, f"{self.host} has no address")
-
-
-def _connect_kind(error: OSError, *, tls: bool) -> str:
-    if error.errno == errno.ECONNREFUSED:
-        return "connect-refused"
-    if error.errno == errno.ETIMEDOUT:
-        return "connect-timeout"
-    return "tls" if tls and isinstance(error, ConnectionError) else "connect-failed"

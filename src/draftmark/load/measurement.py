@@ -17,7 +17,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-from draftmark.model import Acceptance, ClientHealth, Counters, Measurement, RequestRecord, Spread, Window
+from draftmark.load.spreads import spread, weighted_spread
+from draftmark.model import Acceptance, ClientHealth, Counters, Measurement, RequestRecord, Window
 
 CUT = "cut"
 """Error kind of a request that we ourselves broke off, at the time limit of the whole run. Its tokens count towards
@@ -196,47 +197,6 @@ def _tokens_per_chunk(records: Sequence[RequestRecord]) -> float:
     done = [r for r in records if r.error is None and r.chunks]
     chunks = sum(len(r.chunks) for r in done)
     return sum(tokens_of(r) for r in done) / chunks if chunks else 1.0
-
-
-# --- spreads ----------------------------------------------------------------------------------------------
-
-
-def percentile(ranked: Sequence[float], q: float) -> float | None:
-    """Percentile q (0 to 100) of sorted values, linear between ranks; None when there are none."""
-    if not ranked:
-        return None
-    at = (len(ranked) - 1) * q / 100
-    low = int(at)
-    high = min(low + 1, len(ranked) - 1)
-    return ranked[low] + (ranked[high] - ranked[low]) * (at - low)
-
-
-def spread(values: Iterable[float]) -> Spread:
-    """Mean, percentiles and maximum."""
-    return weighted_spread((value, 1) for value in values)
-
-
-def weighted_spread(pairs: Iterable[tuple[float, int]]) -> Spread:
-    """`spread` of each value repeated weight times, without the repetition."""
-    ranked = sorted(pairs)
-    ends: list[int] = []
-    total = 0
-    for _, weight in ranked:
-        total += weight
-        ends.append(total)
-    if not total:
-        return Spread()
-
-    def rank(index: int) -> float:
-        return ranked[bisect_right(ends, index)][0]
-
-    def at(q: float) -> float:
-        exact = (total - 1) * q / 100
-        low, high = rank(int(exact)), rank(min(int(exact) + 1, total - 1))
-        return low + (high - low) * (exact - int(exact))
-
-    mean = sum(value * weight for value, weight in ranked) / total
-    return Spread(mean=mean, p50=at(50), p90=at(90), p95=at(95), p99=at(99), max=ranked[-1][0])
 
 
 # --- acceptance -------------------------------------------------------------------------------------------

@@ -1,27 +1,13 @@
-"""What is asked of an OpenAI-compatible server, and how its streamed answer is read.
-
-Token counts are the server's own wherever it gives any, from the best source that the stream has:
-
-- `server`: cumulative counts in the chunks (vLLM and SGLang with `continuous_usage_stats`, llama.cpp with
-  `timings_per_token`);
-- `spread`: one total at the end (`usage`, or llama.cpp's `timings`), shared evenly over the chunks with text;
-- `chunks`: no count at all, so one token a chunk is assumed, and said so.
-"""
+"""What is asked of an OpenAI-compatible server: its paths and bodies."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 
 import msgspec
 
-from draftmark.load.http1 import Exchange
-from draftmark.load.sse import SseSplitter
 from draftmark.model import Prompt
-
-DETAIL_LIMIT = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,59 +74,6 @@ def request_body(
     return msgspec.json.encode(body)
 
 
-# --- the events, of which only these fields are decoded ---------------------------------------------------
-
-
-_ABSENT = msgspec.Raw(b"null")
-
-
-class _Usage(msgspec.Struct):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-
-
-class _Timings(msgspec.Struct):
-    predicted_n: int | None = None
-    prompt_n: int | None = None
-    cache_n: int | None = None
-    draft_n: int | None = None
-    draft_n_accepted: int | None = None
-
-
-class _Delta(msgspec.Struct):
-    content: str | None = None
-    reasoning_content: str | None = None
-    reasoning: str | None = None
-    tool_calls: msgspec.Raw = _ABSENT
-
-
-class _Choice(msgspec.Struct):
-    delta: _Delta | None = None
-    text: str | None = None
-    finish_reason: str | None = None
-
-    def carried(self) -> str:
-        """Whatever the model put out in this chunk: text, reasoning or a part of a tool call."""
-        if self.text:
-            return self.text
-        delta = self.delta
-        if delta is None:
-            return ""
-        said = (delta.reasoning_content or delta.reasoning or "") + (delta.content or "")
-        if not said and (calls := bytes(delta.tool_calls)) not in {b"null", b"[]"}:
-            return calls.decode()
-        return said
-
-
-class _Event(msgspec.Struct):
-    choices: list[_Choice] | None = None
-    usage: _Usage | None = None
-    timings: _Timings | None = None
-    error: msgspec.Raw = _ABSENT
-    object: str | None = None  # "error" in older vLLM, with `message` beside it
-    message: str | None = None
-
-
 class _ModelCard(msgspec.Struct):
     id: str
 
@@ -149,7 +82,6 @@ class _ModelList(msgspec.Struct):
     data: list[_ModelCard]
 
 
-_decode_event = msgspec.json.Decoder(_Event).decode
 _decode_models = msgspec.json.Decoder(_ModelList).decode
 
 
@@ -159,186 +91,3 @@ def first_model(body: bytes) -> str | None:
         return next((card.id for card in _decode_models(body).data), None)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
-
-
-# --- the answer -------------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True, kw_only=True)
-class Answer:
-    """What one answer said. Times are absolute, on the clock of the exchange.
-
-    Attributes:
-        chunks: (arrival, cumulative output tokens) per chunk with text.
-        counts: `server`, `spread` or `chunks`; see the module.
-        done: `[DONE]` was seen.
-        error: Kind of error within the answer.
-    """
-
-    chunks: tuple[tuple[float, float], ...] = ()
-    counts: str = "chunks"
-    prompt_tokens: int | None = None
-    output_tokens: int | None = None
-    drafted_tokens: int | None = None
-    accepted_tokens: int | None = None
-    finish: str | None = None
-    done: bool = False
-    error: str | None = None
-    detail: str | None = None
-    text_sha256: str | None = None
-
-
-class AnswerReader:
-    """Reads one answer, piece by piece, so that the caller can share its thread between the pieces."""
-
-    def __init__(self) -> None:
-        self._splitter = SseSplitter()
-        self._times: list[float] = []
-        self._counts: list[int | None] = []
-        self._text: list[str] = []
-        self._usage = _Usage()
-        self._timings: _Timings | None = None
-        self._total_told = False
-        self._events = 0
-        self._answer = Answer()
-
-    def feed(self, at: float, data: bytes) -> None:
-        """The bytes of one read, which arrived at `at`."""
-        for event in self._splitter.feed(data):
-            self._event(at, event)
-
-    def finish(self, exchange: Exchange) -> Answer:
-        """The whole answer, once everything was fed."""
-        if exchange.failure is None and exchange.reads:
-            for event in self._splitter.flush():
-                self._event(exchange.reads[-1][0], event)
-        answer, timings = self._answer, self._timings
-        answer.prompt_tokens, answer.output_tokens = self._usage.prompt_tokens, self._usage.completion_tokens
-        if timings is not None:
-            if answer.output_tokens is None:
-                answer.output_tokens = timings.predicted_n
-            if answer.prompt_tokens is None and timings.prompt_n is not None:
-                answer.prompt_tokens = timings.prompt_n + (timings.cache_n or 0)
-            # llama.cpp leaves both out when nothing was drafted
-            answer.drafted_tokens, answer.accepted_tokens = timings.draft_n or 0, timings.draft_n_accepted or 0
-        if answer.output_tokens == 0 and self._times:
-            answer.output_tokens = None  # text came: a count of none is no count
-        answer.counts, counts = self._cumulative(answer.output_tokens)
-        answer.chunks = tuple(zip(self._times, counts, strict=True))
-        if self._text:
-            answer.text_sha256 = hashlib.sha256("".join(self._text).encode("utf-8", "surrogatepass")).hexdigest()
-        if answer.error is None:
-            answer.error, answer.detail = self._verdict(exchange)
-        return answer
-
-    def _event(self, at: float, data: bytes) -> None:
-        self._events += 1
-        if data == b"[DONE]":
-            self._answer.done = True
-            return
-        if self._answer.error is not None:
-            return
-        try:
-            event = _decode_event(data)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            self._fail("malformed", f"{error}: {data[:200].decode('utf-8', 'replace')}")
-            return
-        failed = event.object == "error" or bytes(event.error) != b"null"
-        if failed and (problem := _message(data)) is not None:
-            self._fail("error-event", problem)
-            return
-        self._take(at, event)
-
-    def _take(self, at: float, event: _Event) -> None:
-        if event.usage is not None:
-            self._usage = event.usage
-        if event.timings is not None:
-            self._timings = event.timings
-        chunks = len(self._times)
-        for choice in event.choices or ():
-            if choice.finish_reason is not None:
-                self._answer.finish = choice.finish_reason
-            if said := choice.carried():
-                self._text.append(said)
-                self._times.append(at)
-                self._counts.append(_count(event))
-        # beside text a count is only "so far"; alone it is the total, which nothing follows
-        self._total_told = len(self._times) == chunks and self._usage.completion_tokens is not None
-
-    def _fail(self, kind: str, detail: str) -> None:
-        self._answer.error, self._answer.detail = kind, detail[:DETAIL_LIMIT]
-
-    def _cumulative(self, total: int | None) -> tuple[str, list[float]]:
-        chunks = len(self._times)
-        counts = [count for count in self._counts if count is not None]
-        told = chunks > 0 and len(counts) == chunks and all(a <= b for a, b in pairwise([1, *counts]))
-        if told and (total is None or counts[-1] <= total):
-            return "server", [float(count) for count in counts]
-        if total is not None:
-            return "spread", [total * (i + 1) / chunks for i in range(chunks)]
-        return "chunks", [float(i + 1) for i in range(chunks)]
-
-    def _verdict(self, exchange: Exchange) -> tuple[str | None, str | None]:
-        answer = self._answer
-        if exchange.failure is not None:
-            if answer.done:  # it was all there before the connection went
-                return None, None
-            return exchange.failure.kind, exchange.failure.detail[:DETAIL_LIMIT]
-        if answer.done or answer.finish is not None or self._total_told:
-            return None, None
-        if not self._events:
-            body = b"".join(data for _, data in exchange.reads)
-            if (problem := _message(body)) is not None:
-                return "error-event", problem
-            if body and "event-stream" not in exchange.content_type:
-                detail = f"not a stream but {exchange.content_type or 'untyped'}: {excerpt(body)}"
-                return "malformed", detail[:DETAIL_LIMIT]
-        if not exchange.framed:
-            return "closed", "the connection closed before a final event"
-        return "no-end", "the stream ended without finish reason, usage or [DONE]"
-
-
-def _count(event: _Event) -> int | None:
-    """Output tokens so far, by this event's own word."""
-    if event.usage is not None and event.usage.completion_tokens is not None:
-        return event.usage.completion_tokens
-    return event.timings.predicted_n if event.timings is not None else None
-
-
-def read_exchange(exchange: Exchange) -> Answer:
-    """A whole answer at once."""
-    reader = AnswerReader()
-    for at, data in exchange.reads:
-        reader.feed(at, data)
-    return reader.finish(exchange)
-
-
-def refusal(exchange: Exchange) -> Answer:
-    """The answer of an exchange whose status is not 200, or that never got a status."""
-    if exchange.failure is not None and exchange.status is None:
-        return Answer(error=exchange.failure.kind, detail=exchange.failure.detail[:DETAIL_LIMIT])
-    body = b"".join(data for _, data in exchange.reads)
-    return Answer(error=f"http-{exchange.status}", detail=_message(body) or excerpt(body))
-
-
-def excerpt(body: bytes) -> str:
-    """The start of a body, on one line, for an error's detail."""
-    return " ".join(body[: 4 * DETAIL_LIMIT].decode("utf-8", "replace").split())[:DETAIL_LIMIT]
-
-
-def _message(body: bytes) -> str | None:
-    """The server's words in an error document: OpenAI's, vLLM's, FastAPI's or llama.cpp's. None if it is none."""
-    try:
-        document = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return None
-    if not isinstance(document, dict):
-        return None
-    error = document.get("error")
-    if error is None or error is False:
-        error = document.get("detail") or (document.get("message") if "choices" not in document else None)
-    if isinstance(error, dict):
-        error = error.get("message") or error
-    if error is None:
-        return None
-    return (error if isinstance(error, str) else msgspec.json.encode(error).decode())[:DETAIL_LIMIT]
