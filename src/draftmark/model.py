@@ -166,7 +166,7 @@ class RequestRecord:
         drafted_tokens: Draft tokens proposed for this request, from the server; None if not reported.
         accepted_tokens: Draft tokens accepted.
         finish: The server's finish reason.
-        error: Kind of error, such as `http-500`, `reset`, `no-end`; None when it completed.
+        error: Kind of error, such as `http-500`, `reset`, `no-end`; `cut` when we ended it; None when it completed.
         error_detail: The server's own words, cut at 300 characters.
         text_sha256: Hash of the text received, to see whether two arms said the same.
     """

@@ -17,7 +17,7 @@ from draftmark.embedded.provision import Embedded
 
 XLLAMACPP = '''
 """Stands in for the real package: shows what it was given, then loads for as long as it is told to."""
-import json, os, sys, time, types
+import json, sys, types
 
 __version__ = "1.0"
 BUILD_INFO = {"commit": "fake", "compiler": "cc", "build_target": "here"}
@@ -48,7 +48,7 @@ class Server:
         if params.model.path == "broken":
             raise RuntimeError("Failed to init server, please check the input params.")
         if params.model.path == "slow":
-            time.sleep(60)
+            sum(range(10**12))  # minutes, and the interpreter's lock is held, as the real one holds it
 '''
 
 NUMPY = """

@@ -170,17 +170,40 @@ def test_defaults_are_llama_servers(engine: dict[str, str]) -> None:
     assert (given["cpuparams"], given["cpuparams_batch"]) == ({"n_threads": cpus}, {"n_threads": cpus})
 
 
+def wait_until_loaded(process: subprocess.Popen[str]) -> None:
+    """The main thread then blocks the signals that it waits for."""
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        status = Path(f"/proc/{process.pid}/status").read_text()
+        blocked = int(status.partition("SigBlk:")[2].split()[0], 16)
+        if blocked >> (signal.SIGTERM - 1) & 1:
+            return
+        time.sleep(0.01)
+    raise AssertionError("not loaded")
+
+
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("model", ["idle", "slow"])
-def test_signal_ends_it_at_once_with_status_0(engine: dict[str, str], model: str, signum: int) -> None:
-    process, _ = started(engine, "-m", model)
+def test_signal_ends_it_at_once_with_status_0(engine: dict[str, str], signum: int) -> None:
+    process, _ = started(engine, "-m", "idle")
     with process:
+        wait_until_loaded(process)
         process.send_signal(signum)
         began = time.monotonic()
         _, err = process.communicate(timeout=10)
     assert process.returncode == 0
     assert time.monotonic() - began < 2
-    assert "cleaning up before exit..." in err
+    assert err.endswith("cleaning up before exit...\n")
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+def test_signal_ends_it_at_once_while_it_loads(engine: dict[str, str], signum: int) -> None:
+    process, _ = started(engine, "-m", "slow")
+    with process:
+        process.send_signal(signum)
+        began = time.monotonic()
+        process.communicate(timeout=10)
+    assert process.returncode == -signum
+    assert time.monotonic() - began < 2
 
 
 def test_ignored_interrupt_is_heard_all_the_same(engine: dict[str, str]) -> None:
@@ -194,6 +217,7 @@ def test_ignored_interrupt_is_heard_all_the_same(engine: dict[str, str]) -> None
     with process:
         assert process.stderr is not None
         process.stderr.readline()
+        wait_until_loaded(process)
         process.send_signal(signal.SIGINT)
         assert process.wait(10) == 0
 

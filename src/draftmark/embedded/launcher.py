@@ -5,9 +5,9 @@ a Python extension without a command line, so this program supplies the flags of
 with the same spelling, the same error texts and exit status 1 for each of them.
 
 It imports nothing but the standard library and xllamacpp, and is run by path, so that a server starts in about a
-second. Where it departs from llama-server: SIGTERM and SIGINT end it at once, with status 0, even while requests
-run or the model loads (llama-server waits for requests in flight); without `--model` it refuses instead of becoming
-a router; it reads no LLAMA_ARG_ variables.
+second. Where it departs from llama-server: SIGTERM and SIGINT end it at once, with status 0 even while requests run
+(llama-server waits for them), and by the signal itself while the model loads; without `--model` it refuses instead
+of becoming a router; it reads no LLAMA_ARG_ variables.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ SPECULATION_TYPES = (
     "ngram-mod",
     "ngram-cache",
 )
+ENDING = (signal.SIGTERM, signal.SIGINT)
 _DRAFT_MAX_GONE = "the argument has been removed. use --spec-draft-n-max or --spec-ngram-mod-n-max"
 _DRAFT_MIN_GONE = "the argument has been removed. use --spec-draft-n-min or --spec-ngram-mod-n-min"
 _NGRAM_N_GONE = "the argument has been removed. use the respective --spec-ngram-*-size-n"
@@ -323,8 +324,9 @@ def version() -> str:
 def serve(values: dict[Flag, Any]) -> NoReturn:
     """Load the model, serve until SIGTERM or SIGINT, leave with 0; with 1 if the engine does not come up.
 
-    The engine is built in a second thread while this one waits for signals: loading takes seconds in C++, during
-    which Python would not run a handler.
+    xllamacpp holds the interpreter's lock while it loads, for seconds, so no line of Python could answer a signal
+    then: until it has loaded, signals keep their default action, which needs none. The engine's threads block them
+    from the start, so that afterwards only `sigwait` here receives them.
     """
     import xllamacpp
 
@@ -335,24 +337,29 @@ def serve(values: dict[Flag, Any]) -> NoReturn:
     if THREADS_BATCH not in values:
         params.cpuparams_batch.n_threads = params.cpuparams.n_threads
     held: list[Any] = []
+    loaded = threading.Event()
 
     def run() -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
         try:
             held.append(xllamacpp.Server(params))  # the server lives as long as the object does
         except Exception as error:
             say(f"E launcher: {error}")
             leave(1)
+        loaded.set()
 
     threading.Thread(target=run, name="engine", daemon=True).start()
-    signal.sigwait({signal.SIGTERM, signal.SIGINT})
+    loaded.wait()
+    signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+    signal.sigwait(ENDING)
     say("I srv    operator(): operator(): cleaning up before exit...")
     leave(0)
 
 
 def main(arguments: Sequence[str]) -> int:
     """Answer `--help` and `--version`, or serve."""
-    # Blocked before the first thread exists, so that every thread inherits it and only `sigwait` receives them.
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
+    for signum in ENDING:  # also where a shell started us in the background, with SIGINT ignored
+        signal.signal(signum, signal.SIG_DFL)
     with suppress(OSError):
         Path("/proc/self/comm").write_text("draftmark-llama")  # what `ps` and `top` show; 15 bytes at most
     try:

@@ -152,15 +152,15 @@ def steady_window(records: Sequence[RequestRecord], concurrency: int) -> Window 
     """When every slot was busy, from records in the order sent, warm-up included. None if nothing was measured.
 
     It starts when the last slot has its first token, but not before the first measured request was sent; it ends
-    when a request ends and none is left to follow it. Under half of the measured time it says too little: then the
-    whole is taken.
+    when a request ends and none is left to follow it. Where it cannot say enough, the whole is taken: under half of
+    the measured time, or fewer than two requests a slot, which is a batch and has no steady part by design.
     """
     measured = [r for r in records if not r.warmup]
     if not measured:
         return None
     begin, end = measured[0].sent_at_s, max(r.end_at_s for r in measured)
     whole = Window(start_at_s=begin, end_at_s=end, whole=True)
-    if len(records) < concurrency:
+    if len(records) < concurrency or (concurrency > 1 and len(measured) < 2 * concurrency):
         return whole
     # all slots start together, so the first requests are one of each slot
     filled = max(_first_token_or_end(r) for r in records[:concurrency])

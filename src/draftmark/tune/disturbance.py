@@ -34,7 +34,8 @@ def load_faults(run: LoadRun, max_error_rate: float, max_loop_lag_ms: float) -> 
     if run.stopped_because:
         faults.append(run.stopped_because)
     counted = [record for record in run.records if not record.warmup]
-    failed = [record for record in counted if record.error is not None]
+    # `cut` is our own doing, told by `stopped_because`.
+    failed = [record for record in counted if record.error not in (None, "cut")]
     if counted and len(failed) / len(counted) > max_error_rate:
         kinds = ", ".join(sorted({str(record.error) for record in failed}))
         faults.append(f"{len(failed)} of {len(counted)} requests failed ({kinds})")

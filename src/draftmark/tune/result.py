@@ -45,8 +45,9 @@ def derive(record: RunRecord) -> dict[str, Any]:
     info = record.info
     measured = {r.trial.number: measurements(r, info) for r in record.trials}
     trials = [r.trial for r in record.trials]
+    steady = _steady(trials, measured)
     decisions = decide(
-        _observations(trials, measured, info), baseline=info.baseline.name, tie_margin=info.tie_margin
+        _observations(trials, measured, info, steady), baseline=info.baseline.name, tie_margin=info.tie_margin
     )
     conclusion = conclude(decisions, baseline=info.baseline.name, labels={a.name: a.label for a in info.arms})
     end = next((a for a in reversed(record.actions) if a.what == "finish"), None)
@@ -75,7 +76,7 @@ def derive(record: RunRecord) -> dict[str, Any]:
         "tie_margin": info.tie_margin,
         "settings": info.settings,
         "baseline": {"arm": info.baseline.name, "depth": info.baseline.depth},
-        "arms": [_arm(arm, info, trials, measured, decisions) for arm in info.arms],
+        "arms": [_arm(arm, info, trials, measured, decisions, steady) for arm in info.arms],
         "axes": [_axis(d) for d in decisions],
         "front": conclusion.front,
         "choice": {
@@ -104,7 +105,9 @@ def exit_status(conclusion: Conclusion) -> int:
     return 10 if conclusion.better else 0
 
 
-def _observations(trials: Sequence[Trial], measured: dict[int, Measured], info: RunInfo) -> list[Observation]:
+def _observations(
+    trials: Sequence[Trial], measured: dict[int, Measured], info: RunInfo, steady: frozenset[str]
+) -> list[Observation]:
     found = []
     for trial in trials:
         if trial.status is not TrialStatus.MEASURED:
@@ -112,7 +115,7 @@ def _observations(trials: Sequence[Trial], measured: dict[int, Measured], info: 
         offset = _seconds(info.started_at, trial.started_at) + (trial.start_s or 0.0)
         for m in measured[trial.number].values():
             middle, offset = offset + m.duration_s / 2, offset + m.duration_s
-            values = _values(m)
+            values = _values(m, steady)
             if m.disturbed or not values:
                 continue
             found.append(
@@ -131,11 +134,28 @@ def _observations(trials: Sequence[Trial], measured: dict[int, Measured], info: 
     return found
 
 
-def _values(m: Measurement) -> tuple[tuple[str, float], ...]:
+def _steady(trials: Sequence[Trial], measured: dict[int, Measured]) -> frozenset[str]:
+    """Axes whose throughput is taken from the steady window: those in which every trial has one.
+
+    A window in one trial and the whole in another would be two different figures under one name.
+    """
+    good = [m for t in trials if t.status is TrialStatus.MEASURED for m in measured[t.number].values()]
+    without = {m.key for m in good if m.window is None or m.window.whole}
+    return frozenset(m.key for m in good) - without
+
+
+def _throughput(m: Measurement, steady: frozenset[str]) -> float | None:
+    if m.key in steady:
+        return m.output_tok_s
+    return m.output_tokens / m.duration_s if m.output_tokens and m.duration_s > 0 else None
+
+
+def _values(m: Measurement, steady: frozenset[str]) -> tuple[tuple[str, float], ...]:
     """Decode speed per prompt for a single request, so that prompts are paired; else the aggregate."""
     if m.concurrency == 1:
         return m.decode_tok_s
-    return () if m.output_tok_s is None else (("aggregate", m.output_tok_s),)
+    aggregate = _throughput(m, steady)
+    return () if aggregate is None else (("aggregate", aggregate),)
 
 
 def _arm(
@@ -144,6 +164,7 @@ def _arm(
     trials: Sequence[Trial],
     measured: dict[int, Measured],
     decisions: Sequence[AxisDecision],
+    steady: frozenset[str],
 ) -> dict[str, Any]:
     own = [t for t in trials if t.arm == arm]
     good = [t for t in own if t.status is TrialStatus.MEASURED]
@@ -157,7 +178,7 @@ def _arm(
     else:
         status, because = None, "not tried yet"
     axes = {
-        d.axis: _figures(arm, info.baseline, d, [measured[t.number].get(d.axis) for t in good])
+        d.axis: _figures(arm, info.baseline, d, [measured[t.number].get(d.axis) for t in good], steady)
         for d in decisions
         if d.workload != "all" and arm.name in d.values
     }
@@ -188,23 +209,22 @@ def _overall(arm: Arm, info: RunInfo, decisions: Sequence[AxisDecision], concurr
 
 
 def _figures(
-    arm: Arm, baseline: Arm, decision: AxisDecision, of_trials: Iterable[Measurement | None]
+    arm: Arm,
+    baseline: Arm,
+    decision: AxisDecision,
+    of_trials: Iterable[Measurement | None],
+    steady: frozenset[str],
 ) -> dict[str, Any]:
-    used = [m for m in of_trials if m is not None and not m.disturbed and _values(m)]
+    used = [m for m in of_trials if m is not None and not m.disturbed and _values(m, steady)]
     return {
         "tok_s": _round(decision.values[arm.name]),
         **_ratio(arm, baseline, decision),
-        "values": [_round(_trial_value(m)) for m in used],
+        "values": [_round(geometric_mean([value for _, value in _values(m, steady)])) for m in used],
+        "window": "steady" if decision.axis in steady else "whole",
         "ttft_ms_p50": _median(m.ttft_ms.p50 for m in used),
         "tpot_ms_p50": _median(m.tpot_ms.p50 for m in used),
         **_acceptance([m for m in used if m.acceptance]),
     }
-
-
-def _trial_value(m: Measurement) -> float | None:
-    if m.concurrency > 1 or not m.decode_tok_s:
-        return m.output_tok_s
-    return geometric_mean([value for _, value in m.decode_tok_s])
 
 
 def _acceptance(used: Sequence[Measurement]) -> dict[str, Any]:
