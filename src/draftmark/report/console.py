@@ -35,17 +35,19 @@ def raw_line(console: Console, text: str, style: str = "") -> None:
     console.print(shown, soft_wrap=True)
 
 
-def hanging(console: Console, lead: str, text: str, style: str = "") -> None:
+def hanging(console: Console, lead: str, text: str, style: str = "", *, whole_words: bool = False) -> None:
     """A paragraph whose further lines stand under its first word: `warning: ...`.
 
-    `style` is for the lead; without one, for the paragraph.
+    `style` is for the lead; without one, for the paragraph. With `whole_words` a word too long for the line, such as
+    a path, stays whole, so that it can be copied and searched for.
     """
     lead = fit_encoding(lead, console)
     body = Text(fit_encoding(text, console), style="" if lead else style)
-    for place, part in enumerate(body.wrap(console, max(20, console.width - cell_len(lead)))):
+    room = max(20, console.width - cell_len(lead))
+    for place, part in enumerate(body.wrap(console, room, overflow="ignore" if whole_words else "fold")):
         part.rstrip()
         shown = Text(lead if place == 0 else " " * cell_len(lead), style=style if place == 0 else "")
-        console.print(shown.append_text(part))
+        console.print(shown.append_text(part), soft_wrap=whole_words)
 
 
 def heading(console: Console, text: str) -> None:

@@ -50,8 +50,11 @@ def print_result(result: Mapping[str, Any], console: Console, *, paths: str | No
 
 
 def print_error(error: DraftmarkError, console: Console) -> None:
-    """What happened, the lines that show it, what to do next."""
-    hanging(console, "error: ", visible(error.what), "bold red")
+    """What happened, the lines that show it, what to do next. Each on one line where no terminal wraps: for logs."""
+    if console.is_terminal:
+        hanging(console, "error: ", visible(error.what), "bold red", whole_words=True)
+    else:
+        raw_line(console, f"error: {visible(error.what)}")
     for evidence in error.evidence:
         for part in evidence.splitlines() or [""]:
             raw_line(console, f"  | {visible(part)}")
@@ -59,7 +62,10 @@ def print_error(error: DraftmarkError, console: Console) -> None:
     if not steps:
         return
     if len(steps) == 1 and not isinstance(error, UnrestoredError):
-        hanging(console, "next: ", steps[0], "bold")
+        if console.is_terminal:
+            hanging(console, "next: ", steps[0], "bold", whole_words=True)
+        else:
+            raw_line(console, f"next: {steps[0]}")
         return
     line(console, "next:", "bold")  # commands to copy: left whole
     for step in steps:
