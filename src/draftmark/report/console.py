@@ -38,7 +38,7 @@ def raw_line(console: Console, text: str, style: str = "") -> None:
 def hanging(console: Console, lead: str, text: str, style: str = "", *, whole_words: bool = False) -> None:
     """A paragraph whose further lines stand under its first word: `warning: ...`.
 
-    `style` is for the lead; without one, for the paragraph. With `whole_words` a word too long for the line, such as
+    `style` is for the lead; without one, for the paragraph. With `whole_words` a word too long for the line, like
     a path, stays whole, so that it can be copied and searched for.
     """
     lead = fit_encoding(lead, console)

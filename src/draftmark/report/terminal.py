@@ -50,7 +50,7 @@ def print_result(result: Mapping[str, Any], console: Console, *, paths: str | No
 
 
 def print_error(error: DraftmarkError, console: Console) -> None:
-    """What happened, the lines that show it, what to do next. Each on one line where no terminal wraps: for logs."""
+    """What happened, the lines that show it, what to do next. Unwrapped where there is no terminal."""
     if console.is_terminal:
         hanging(console, "error: ", visible(error.what), "bold red", whole_words=True)
     else:
