@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from draftmark.embedded import launcher
 
 from .fakes import XLLAMACPP
 
+Process = subprocess.Popen[str]
 LAUNCHER = [sys.executable, "-S", "-P", str(Path(launcher.__file__))]
 
 
@@ -32,11 +35,28 @@ def run(env: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*LAUNCHER, *words], env=env, capture_output=True, text=True, timeout=20, check=False)
 
 
-def started(env: dict[str, str], *words: str) -> tuple[subprocess.Popen[str], dict[str, Any]]:
+@contextmanager
+def started(env: dict[str, str], *words: str, by: tuple[str, ...] = ()) -> Iterator[tuple[Process, dict[str, Any]]]:
     """A server under way, and what its engine was given."""
-    process = subprocess.Popen([*LAUNCHER, *words], env=env, stderr=subprocess.PIPE, text=True)
-    assert process.stderr is not None
-    return process, json.loads(process.stderr.readline())
+    command = [*by, *LAUNCHER, *words]
+    with subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr is not None
+            yield process, json.loads(process.stderr.readline())
+        finally:
+            process.kill()
+
+
+def wait_until_loaded(process: Process) -> None:
+    """The engine's thread is gone (the stand-in keeps none), and the main thread sleeps: it waits for a signal."""
+    asleep = 0
+    for _ in range(1000):
+        status = Path(f"/proc/{process.pid}/status").read_text()
+        asleep = asleep + 1 if "Threads:\t1\n" in status and "State:\tS" in status else 0
+        if asleep == 5:
+            return
+        time.sleep(0.01)
+    raise AssertionError("not loaded")
 
 
 # First lines as llama-server prints them for the same words (captured from build 9a3bf2b).
@@ -133,9 +153,8 @@ def test_every_flag_reaches_the_engine(engine: dict[str, str]) -> None:
     words += " --no-warmup -s 9 --api-key a,b -lv 2 -md draft.gguf --spec-draft-n-max 10 --spec-draft-n-min 1"
     words += " --spec-type draft-simple,ngram-map-k4v --spec-ngram-simple-size-n 11 --spec-ngram-simple-size-m 12"
     words += " --spec-ngram-simple-min-hits 2"
-    process, given = started(engine, *words.split())
-    with process:
-        process.terminate()
+    with started(engine, *words.split()) as (_, given):
+        pass
     assert given == {
         "model": {"path": "idle"},
         "hostnames": ["0.0.0.0"],
@@ -162,30 +181,16 @@ def test_every_flag_reaches_the_engine(engine: dict[str, str]) -> None:
 
 
 def test_defaults_are_llama_servers(engine: dict[str, str]) -> None:
-    process, given = started(engine, "-m", "idle")
-    with process:
-        process.terminate()
+    with started(engine, "-m", "idle") as (_, given):
+        pass
     cpus = os.cpu_count()
     assert (given["n_parallel"], given["kv_unified"], given["hostnames"]) == (4, True, ["127.0.0.1"])
     assert (given["cpuparams"], given["cpuparams_batch"]) == ({"n_threads": cpus}, {"n_threads": cpus})
 
 
-def wait_until_loaded(process: subprocess.Popen[str]) -> None:
-    """The main thread then blocks the signals that it waits for."""
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline:
-        status = Path(f"/proc/{process.pid}/status").read_text()
-        blocked = int(status.partition("SigBlk:")[2].split()[0], 16)
-        if blocked >> (signal.SIGTERM - 1) & 1:
-            return
-        time.sleep(0.01)
-    raise AssertionError("not loaded")
-
-
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
 def test_signal_ends_it_at_once_with_status_0(engine: dict[str, str], signum: int) -> None:
-    process, _ = started(engine, "-m", "idle")
-    with process:
+    with started(engine, "-m", "idle") as (process, _):
         wait_until_loaded(process)
         process.send_signal(signum)
         began = time.monotonic()
@@ -197,8 +202,7 @@ def test_signal_ends_it_at_once_with_status_0(engine: dict[str, str], signum: in
 
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
 def test_signal_ends_it_at_once_while_it_loads(engine: dict[str, str], signum: int) -> None:
-    process, _ = started(engine, "-m", "slow")
-    with process:
+    with started(engine, "-m", "slow") as (process, _):
         process.send_signal(signum)
         began = time.monotonic()
         process.communicate(timeout=10)
@@ -208,15 +212,8 @@ def test_signal_ends_it_at_once_while_it_loads(engine: dict[str, str], signum: i
 
 def test_ignored_interrupt_is_heard_all_the_same(engine: dict[str, str]) -> None:
     """A shell starts its background jobs with SIGINT ignored."""
-    process = subprocess.Popen(
-        ["sh", "-c", 'trap "" INT; exec "$@"', "sh", *LAUNCHER, "-m", "idle"],
-        env=engine,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    with process:
-        assert process.stderr is not None
-        process.stderr.readline()
+    shell = ("sh", "-c", 'trap "" INT; exec "$@"', "sh")
+    with started(engine, "-m", "idle", by=shell) as (process, _):
         wait_until_loaded(process)
         process.send_signal(signal.SIGINT)
         assert process.wait(10) == 0
@@ -229,7 +226,5 @@ def test_engine_that_does_not_come_up_ends_it_with_status_1(engine: dict[str, st
 
 
 def test_process_shows_what_it_is(engine: dict[str, str]) -> None:
-    process, _ = started(engine, "-m", "idle")
-    with process:
+    with started(engine, "-m", "idle") as (process, _):
         assert Path(f"/proc/{process.pid}/comm").read_text() == "draftmark-llama\n"
-        process.terminate()
