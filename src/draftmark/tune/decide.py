@@ -6,7 +6,7 @@ Every rule here is explained in docs/statistics.md, with how often it errs in si
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from draftmark.tune.statistics import (
@@ -16,8 +16,8 @@ from draftmark.tune.statistics import (
     Point,
     find_shift,
     fit_arms,
+    sweep,
     t_quantile,
-    trial_levels,
 )
 from draftmark.tune.verdicts import AxisDecision, Conclusion, Interval, Verdict, conclude, label, listed, load
 
@@ -25,7 +25,7 @@ __all__ = ["Conclusion", "Observation", "conclude", "decide"]
 
 ERROR_RATE = 0.05  # of a whole sweep: one interval or more misses its true ratio
 PRACTICAL_GAIN = 0.10  # "keep what you have" is said only if no arm can plausibly gain this much
-SHIFT_GAIN = 7.0  # log likelihood a level shift must add over drift alone
+SHIFT_GAIN = 7.5  # log likelihood a level shift must add over drift alone
 SHIFT_SIZE = 0.15  # ... and how large it must be to void a ranking
 PAIR_RISK = 0.005  # chance that a quiet machine's two baseline trials look this far apart
 
@@ -138,6 +138,68 @@ def _single(group: Sequence[Observation]) -> _Axis:
         trials=tuple(o.trial for o in kept),
         points=tuple(Point(o.position_s, o.arm, levels[o.trial]) for o in kept),
     )
+
+
+def trial_levels(cells: Mapping[tuple[int, str], float]) -> dict[int, float]:
+    """One level a trial from log figures per prompt, fair to trials in which a prompt is missing.
+
+    Fits log y[trial, prompt] = trial + prompt + e by least squares and returns each trial's effect plus the mean
+    of the prompt effects: what the trial would have shown on average over all prompts. In a full table that is the
+    plain mean of the row. Trials that share no prompt, directly or through others, with the most connected group
+    cannot be placed beside it and are left out.
+
+    Args:
+        cells: (trial, prompt id) → natural log of the figure.
+    """
+    rows: dict[int, dict[str, float]] = {}
+    columns: dict[str, list[int]] = {}
+    for (trial, prompt), value in cells.items():
+        rows.setdefault(trial, {})[prompt] = value
+        columns.setdefault(prompt, []).append(trial)
+    if all(len(row) == len(columns) for row in rows.values()):
+        return {trial: math.fsum(row.values()) / len(row) for trial, row in rows.items()}
+    return _unbalanced_levels(*_largest_group(rows, columns))
+
+
+def _largest_group(
+    rows: dict[int, dict[str, float]], columns: dict[str, list[int]]
+) -> tuple[dict[int, dict[str, float]], dict[str, list[int]]]:
+    """The part of the table that hangs together and has the most trials (the earliest among equals)."""
+    left = set(rows)
+    best: set[int] = set()
+    while left:
+        group: set[int] = set()
+        reach = {min(left)}
+        while reach:
+            group |= reach
+            reach = {t for row in reach for prompt in rows[row] for t in columns[prompt]} - group
+        left -= group
+        best = group if len(group) > len(best) else best
+    kept = {trial: row for trial, row in rows.items() if trial in best}
+    return kept, {p: trials for p, trials in columns.items() if trials[0] in best}
+
+
+def _unbalanced_levels(rows: dict[int, dict[str, float]], columns: dict[str, list[int]]) -> dict[int, float]:
+    """Normal equations with the prompts eliminated; the first trial's effect is 0 and the rest are solved for."""
+    order = list(rows)
+    place = {trial: i for i, trial in enumerate(order)}
+    size = len(order)
+    table = [[0.0] * (size + 1) for _ in range(size + 1)]
+    for i, trial in enumerate(order):
+        table[i][i] = float(len(rows[trial]))
+        table[i][size] = math.fsum(rows[trial].values())
+    for prompt, trials in columns.items():
+        mean = math.fsum(rows[t][prompt] for t in trials) / len(trials)
+        for t in trials:
+            table[place[t]][size] -= mean
+            for other in trials:
+                table[place[t]][place[other]] -= 1.0 / len(trials)
+    for i in range(1, size):
+        sweep(table, i)
+    effects = {trial: table[i][size] if i else 0.0 for i, trial in enumerate(order)}
+    prompts = [math.fsum(rows[t][p] - effects[t] for t in trials) / len(trials) for p, trials in columns.items()]
+    level = math.fsum(prompts) / len(prompts)
+    return {trial: effect + level for trial, effect in effects.items()}
 
 
 def _together(group: Sequence[_Axis]) -> _Axis:
@@ -279,7 +341,7 @@ def _verdict(
         return Verdict.BETTER, choice, f"{label(choice)} is {ratios[choice]} the baseline {where}{also}"
     top = max(ratios, key=lambda arm: ratios[arm].ratio)
     figure = f"the best other, {label(top)}, is {ratios[top]}"
-    if all(fit.contrast(arm, rules.baseline).upper(ERROR_RATE) < math.log1p(PRACTICAL_GAIN) for arm in ratios):
+    if all(fit.contrast(arm, rules.baseline).bounds(ERROR_RATE)[1] < math.log1p(PRACTICAL_GAIN) for arm in ratios):
         unlikely = f"a gain of {PRACTICAL_GAIN:.0%} is unlikely for any"
         kept = f"nothing is better than {label(rules.baseline)} {where}: {figure}; {unlikely}"
         return Verdict.KEEP, rules.baseline, kept

@@ -7,16 +7,40 @@ in docs/statistics.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from operator import mul
+from typing import NamedTuple
 
 PRIOR_SD = 0.02  # what a trial's relative noise is taken to be before anything is measured
 PRIOR_DF = 3.0  # ... and how many trials' worth of evidence that belief is
-DRIFT_STRENGTHS = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)  # drift variance per trial gap over noise variance
 _RANK_TOLERANCE = 1e-10  # a pivot that shrank below this share of its start is a dependent column
+
+
+class Drift(NamedTuple):
+    """How a machine's speed may wander: an Ornstein-Uhlenbeck process, or a random walk when it never forgets.
+
+    Attributes:
+        strength: Variance over the noise variance; of the level itself, or of a walk's growth per mean gap.
+        memory: Mean gaps between trials after which 1/e of a deviation is left; infinite for a walk.
+    """
+
+    strength: float
+    memory: float
+
+    def step(self) -> float:
+        """Variance of the change from one trial to the next, over the noise variance."""
+        return self.strength * (1.0 if math.isinf(self.memory) else 2.0 * (1.0 - math.exp(-1.0 / self.memory)))
+
+
+DRIFTS = (  # none, quick to forget, slow to forget, never: equally likely beforehand
+    Drift(0.0, math.inf),
+    *(Drift(strength, memory) for memory in (1.5, 6.0) for strength in (1.0, 4.0, 16.0)),
+    Drift(0.3, math.inf),
+    Drift(3.0, math.inf),
+)
 
 
 # --- Student's t ------------------------------------------------------------------------------------------
@@ -152,98 +176,6 @@ def _beta_fraction(a: float, b: float, x: float) -> float:
     return value
 
 
-# --- the additive model of trials and prompts -------------------------------------------------------------
-
-
-def geometric_mean(values: Iterable[float]) -> float:
-    """Mean on the log scale, so that the ratio of two means is the mean of the ratios.
-
-    Raises:
-        ValueError: There is no value, or one is not above 0.
-    """
-    logs = [math.log(v) for v in values]
-    if not logs:
-        raise ValueError("no values")
-    return math.exp(math.fsum(logs) / len(logs))
-
-
-def trial_levels(cells: Mapping[tuple[int, str], float]) -> dict[int, float]:
-    """One level a trial from log figures per prompt, fair to trials in which a prompt is missing.
-
-    Fits log y[trial, prompt] = trial + prompt + e by least squares and returns each trial's effect plus the mean
-    of the prompt effects: what the trial would have shown on average over all prompts. In a full table that is the
-    plain mean of the row. Trials that share no prompt, directly or through others, with the most connected group
-    cannot be placed beside it and are left out.
-
-    Args:
-        cells: (trial, prompt id) → natural log of the figure.
-    """
-    rows: dict[int, dict[str, float]] = {}
-    columns: dict[str, list[int]] = {}
-    for (trial, prompt), value in cells.items():
-        rows.setdefault(trial, {})[prompt] = value
-        columns.setdefault(prompt, []).append(trial)
-    if all(len(row) == len(columns) for row in rows.values()):
-        return {trial: math.fsum(row.values()) / len(row) for trial, row in rows.items()}
-    return _unbalanced_levels(*_largest_group(rows, columns))
-
-
-def _largest_group(
-    rows: dict[int, dict[str, float]], columns: dict[str, list[int]]
-) -> tuple[dict[int, dict[str, float]], dict[str, list[int]]]:
-    """The part of the table that hangs together and has the most trials (the earliest among equals)."""
-    left = set(rows)
-    best: set[int] = set()
-    while left:
-        group: set[int] = set()
-        reach = {min(left)}
-        while reach:
-            group |= reach
-            reach = {t for row in reach for prompt in rows[row] for t in columns[prompt]} - group
-        left -= group
-        best = group if len(group) > len(best) else best
-    kept = {trial: row for trial, row in rows.items() if trial in best}
-    return kept, {p: trials for p, trials in columns.items() if trials[0] in best}
-
-
-def _unbalanced_levels(rows: dict[int, dict[str, float]], columns: dict[str, list[int]]) -> dict[int, float]:
-    """Normal equations with the prompts eliminated; the first trial's effect is 0 and the rest are solved for."""
-    order = list(rows)
-    place = {trial: i for i, trial in enumerate(order)}
-    size = len(order)
-    table = [[0.0] * (size + 1) for _ in range(size + 1)]
-    for i, trial in enumerate(order):
-        table[i][i] = float(len(rows[trial]))
-        table[i][size] = math.fsum(rows[trial].values())
-    for prompt, trials in columns.items():
-        mean = math.fsum(rows[t][prompt] for t in trials) / len(trials)
-        for t in trials:
-            table[place[t]][size] -= mean
-            for other in trials:
-                table[place[t]][place[other]] -= 1.0 / len(trials)
-    for i in range(1, size):
-        _sweep(table, i)
-    effects = {trial: table[i][size] if i else 0.0 for i, trial in enumerate(order)}
-    prompts = [math.fsum(rows[t][p] - effects[t] for t in trials) / len(trials) for p, trials in columns.items()]
-    level = math.fsum(prompts) / len(prompts)
-    return {trial: effect + level for trial, effect in effects.items()}
-
-
-def _sweep(table: list[list[float]], k: int) -> None:
-    """Goodnight's (1979) sweep of pivot k, in place.
-
-    Swept over all of X, the table [X'X X'y; y'X y'y] holds the inverse, the coefficients and the residual sum.
-    """
-    pivot = table[k][k]
-    row = [value / pivot for value in table[k]]
-    row[k] = 1.0 / pivot
-    for i, other in enumerate(table):
-        if i != k and (b := other[k]) != 0.0:
-            other[k] = 0.0
-            table[i] = [value - b * r for value, r in zip(other, row, strict=True)]
-    table[k] = row
-
-
 # --- arms under drift -------------------------------------------------------------------------------------
 
 
@@ -275,16 +207,12 @@ class Contrast:
         reach = t_quantile(1.0 - tail, self.df) * self.se
         return self.estimate - reach, self.estimate + reach
 
-    def upper(self, tail: float) -> float:
-        """Upper bound alone."""
-        return self.bounds(tail)[1]
-
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """The fit under one assumed drift strength."""
+    """The fit under one assumed drift."""
 
-    strength: float
+    step: float
     weight: float
     effects: list[float]
     inverse: list[list[float]]
@@ -323,33 +251,27 @@ class ArmFit:
 def fit_arms(points: Sequence[Point]) -> ArmFit:
     """Fit arms and drift to one axis.
 
-    Model: value = arm + drift(t) + noise, drift a random walk in time whose variance grows by `strength` noise
-    variances per mean gap between trials. For each strength of a fixed grid the walk is filtered out (scalar Kalman
-    filter over the data and the arms' indicators at once, which whitens both) and the arms follow by least squares;
-    the noise variance is moderated by a prior; the grid is averaged with the weights of the marginal likelihood.
+    Model: value = arm + drift(t) + noise. For each drift of a fixed list it is filtered out of figures and arm
+    indicators alike, which whitens both, and the arms follow by least squares; the noise variance is moderated by a
+    prior; the list is averaged with the weights of the marginal likelihood.
 
     Args:
         points: In order of time, at least one.
     """
-    arms = tuple(dict.fromkeys(p.arm for p in points))
-    gaps = _gaps(points)
-    size, n = len(arms), len(points)
-    df = PRIOR_DF + n - size
-    rows = [[*(1.0 if p.arm == a else 0.0 for a in arms), p.value] for p in _centred(points)]
-    centre = _centre(points)
+    names, gaps = tuple(p.arm for p in points), _gaps(points)
+    arms = tuple(dict.fromkeys(names))
+    df = PRIOR_DF + len(points) - len(arms)
+    centre, values = _centred(points)
     found: list[tuple[float, _Candidate]] = []
-    for strength in DRIFT_STRENGTHS:
-        columns, log_variances = _whitened(rows, gaps, strength)
-        table = [[_dot(a, b) for b in columns] for a in columns]
-        log_det = 0.0
-        for k in range(size):
-            log_det += math.log(table[k][k])
-            _sweep(table, k)
-        total = PRIOR_DF * PRIOR_SD**2 + max(table[size][size], 0.0)
-        score = -0.5 * (log_variances + log_det + df * math.log(total))
-        effects = [table[k][size] + centre for k in range(size)]
-        inverse = [row[:size] for row in table[:size]]
-        found.append((score, _Candidate(strength, 0.0, effects, inverse, total / df)))
+    for drift in DRIFTS:
+        design = _design(names, gaps, drift)
+        whitened = _whiten(values, design.steps)
+        products = [_dot(column, whitened) for column in design.columns]
+        effects = [_dot(row, products) for row in design.inverse]
+        total = PRIOR_DF * PRIOR_SD**2 + max(_dot(whitened, whitened) - _dot(effects, products), 0.0)
+        score = -0.5 * (design.log_variances + design.log_det + df * math.log(total))
+        levels = [centre + effect for effect in effects]
+        found.append((score, _Candidate(drift.step(), 0.0, levels, design.inverse, total / df)))
     return _averaged(arms, df, found)
 
 
@@ -358,52 +280,95 @@ def _averaged(arms: tuple[str, ...], df: float, found: list[tuple[float, _Candid
     weights = [math.exp(score - top) for score, _ in found]
     whole = math.fsum(weights)
     candidates = tuple(
-        _Candidate(c.strength, w / whole, c.effects, c.inverse, c.variance)
+        _Candidate(c.step, w / whole, c.effects, c.inverse, c.variance)
         for w, (_, c) in zip(weights, found, strict=True)
     )
     noise = math.fsum(c.weight * c.variance for c in candidates)
-    drift = math.fsum(c.weight * c.variance * c.strength for c in candidates)
+    drift = math.fsum(c.weight * c.variance * c.step for c in candidates)
     return ArmFit(arms, df, math.sqrt(noise), math.sqrt(drift), candidates)
 
 
-def _centre(points: Sequence[Point]) -> float:
-    return math.fsum(p.value for p in points) / len(points)
+def _centred(points: Sequence[Point]) -> tuple[float, list[float]]:
+    """The mean, and the values around it, so that sums of squares keep their digits."""
+    centre = math.fsum(p.value for p in points) / len(points)
+    return centre, [p.value - centre for p in points]
 
 
-def _centred(points: Sequence[Point]) -> list[Point]:
-    """Values around 0, so that sums of squares keep their digits."""
-    centre = _centre(points)
-    return [Point(p.at_s, p.arm, p.value - centre) for p in points]
-
-
-def _gaps(points: Sequence[Point]) -> list[float]:
+def _gaps(points: Sequence[Point]) -> tuple[float, ...]:
     """Time before each point, in mean gaps; the first has none."""
     between = [max(b.at_s - a.at_s, 0.0) for a, b in pairwise(points)]
     mean = math.fsum(between) / len(between) if between else 0.0
-    return [0.0, *(gap / mean if mean > 0.0 else 1.0 for gap in between)]
+    return (0.0, *(round(gap / mean, 9) if mean > 0.0 else 1.0 for gap in between))  # rounded: see _design
 
 
-def _whitened(
-    rows: Sequence[Sequence[float]], gaps: Sequence[float], strength: float
-) -> tuple[list[tuple[float, ...]], float]:
-    """The columns after the random walk is filtered out, and the sum of log variances.
+class _Step(NamedTuple):
+    """The filter at one point: the level it keeps, how much of a surprise it learns, one over the surprise's sd."""
 
-    The noise variance is 1 here. The walk starts at 0: the arms' indicators add up to a constant, which absorbs it.
+    kept: float
+    gain: float
+    scale: float
+
+
+class _Design(NamedTuple):
+    """All that follows from the order of arms and the times alone: the axes of a run share it when times agree."""
+
+    steps: list[_Step]
+    log_variances: float
+    columns: list[list[float]]
+    inverse: list[list[float]]
+    log_det: float
+
+
+@lru_cache(maxsize=256)
+def _design(names: tuple[str, ...], gaps: tuple[float, ...], drift: Drift) -> _Design:
+    """Scalar Kalman filter of the drift (noise variance 1) and the arms' normal equations behind it.
+
+    A walk starts at 0: the arms' indicators add up to a constant, which absorbs it.
     """
-    level = [0.0] * len(rows[0])
-    spread = 0.0
+    walk = math.isinf(drift.memory)
+    spread = 0.0 if walk else drift.strength
     log_variances = 0.0
-    found: list[list[float]] = []
-    for row, gap in zip(rows, gaps, strict=True):
-        spread += strength * gap
-        variance = spread + 1.0
-        log_variances += math.log(variance)
-        innovation = [x - m for x, m in zip(row, level, strict=True)]
-        scale, gain = 1.0 / math.sqrt(variance), spread / variance
-        found.append([scale * v for v in innovation])
-        level = [m + gain * v for m, v in zip(level, innovation, strict=True)]
-        spread /= variance
-    return list(zip(*found, strict=True)), log_variances
+    steps: list[_Step] = []
+    for gap in gaps:
+        kept = 1.0 if walk else math.exp(-gap / drift.memory)
+        spread = spread + drift.strength * gap if walk else drift.strength + kept * kept * (spread - drift.strength)
+        steps.append(_Step(kept, spread / (spread + 1.0), 1.0 / math.sqrt(spread + 1.0)))
+        log_variances += math.log(spread + 1.0)
+        spread /= spread + 1.0
+    columns = [_whiten([float(name == arm) for name in names], steps) for arm in dict.fromkeys(names)]
+    table = [[_dot(a, b) for b in columns] for a in columns]
+    log_det = 0.0
+    for k in range(len(columns)):
+        log_det += math.log(table[k][k])
+        sweep(table, k)
+    return _Design(steps, log_variances, columns, table, log_det)
+
+
+def _whiten(column: Sequence[float], steps: Sequence[_Step]) -> list[float]:
+    """Standardised surprises of the filter: independent, of equal variance, if the drift is as assumed."""
+    level = 0.0
+    found = []
+    for value, (kept, gain, scale) in zip(column, steps, strict=True):
+        level *= kept
+        surprise = value - level
+        level += gain * surprise
+        found.append(scale * surprise)
+    return found
+
+
+def sweep(table: list[list[float]], k: int) -> None:
+    """Goodnight's (1979) sweep of pivot k, in place.
+
+    Swept over all of X, the table [X'X X'y; y'X y'y] holds the inverse, the coefficients and the residual sum.
+    """
+    pivot = table[k][k]
+    row = [value / pivot for value in table[k]]
+    row[k] = 1.0 / pivot
+    for i, other in enumerate(table):
+        if i != k and (b := other[k]) != 0.0:
+            other[k] = 0.0
+            table[i] = [value - b * r for value, r in zip(other, row, strict=True)]
+    table[k] = row
 
 
 def _dot(a: Sequence[float], b: Sequence[float]) -> float:
@@ -433,56 +398,63 @@ def find_shift(points: Sequence[Point], edge: int = 2) -> Shift | None:
     """The most likely level shift of a run, or None where no gap can be tested.
 
     Compares the best likelihood of arms + drift + a straight line with that of arms + drift + a step at one gap,
-    each over the grid of drift strengths. A gradual drift gains little from a step; a jump gains much, since drift
-    must be strong throughout to imitate it. The likelihood's exponent counts residual degrees of freedom, not
-    trials, so that the gain means the same in short and long runs.
+    each over the list of drifts. A gradual drift gains little from a step; a jump gains much, since drift must be
+    strong throughout to imitate it. The likelihood's exponent counts residual degrees of freedom, not trials, so
+    that the gain means the same in short and long runs.
 
     Args:
         points: In order of time.
         edge: Trials that must lie on either side: one odd trial at the end is not a shift.
     """
-    arms = tuple(dict.fromkeys(p.arm for p in points))
-    size, n = len(arms), len(points)
+    names, gaps = tuple(p.arm for p in points), _gaps(points)
+    n = len(points)
     cuts = range(edge, n - edge + 1)
-    if n - size < 3 or not cuts:
+    left = n - len(set(names))
+    if left < 3 or not cuts:
         return None
-    middle = 0.5 * (points[0].at_s + points[-1].at_s)
-    span = max(points[-1].at_s - points[0].at_s, 1e-9)
-    rows = [
-        [
-            *(1.0 if p.arm == a else 0.0 for a in arms),
-            (p.at_s - middle) / span,
-            *(1.0 if i >= c else 0.0 for c in cuts),
-            p.value,
-        ]
-        for i, p in enumerate(_centred(points))
-    ]
-    gaps = _gaps(points)
-    last = len(rows[0]) - 1
-    power = 0.5 * (PRIOR_DF + n - size)
+    _, values = _centred(points)
+    power = 0.5 * (PRIOR_DF + left)
     without = -math.inf
     best = (-math.inf, 0, 0.0)
-    for strength in DRIFT_STRENGTHS:
-        columns, log_variances = _whitened(rows, gaps, strength)
-        products = [[_dot(column, other) for column in columns[:size]] for other in columns]
-        solved = _solved(products[:size], products)
-        total = PRIOR_DF * PRIOR_SD**2 + _dot(columns[last], columns[last]) - _dot(products[last], solved[last])
-        for k in range(size, last):
-            own = _dot(columns[k], columns[k])
-            left = own - _dot(products[k], solved[k])
-            shared = _dot(columns[k], columns[last]) - _dot(products[k], solved[last])
-            step = shared / left if left > _RANK_TOLERANCE * own else 0.0
-            score = -0.5 * log_variances - power * math.log(total - step * shared)
-            if k == size:
-                without = max(without, score)
+    for drift in DRIFTS:
+        design = _design(names, gaps, drift)
+        whitened = _whiten(values, design.steps)
+        rest = PRIOR_DF * PRIOR_SD**2 + _beside(whitened, design)[1]
+        for cut, (direction, size) in zip((0, *cuts), _directions(names, gaps, drift, cuts), strict=True):
+            shared = _dot(direction, whitened)
+            step = shared / size if size > 0.0 else 0.0
+            score = -0.5 * design.log_variances - power * math.log(rest - step * shared)
+            if cut:
+                best = max(best, (score, cut - 1, step))
             else:
-                best = max(best, (score, cuts[k - size - 1] - 1, step))
+                without = max(without, score)
     return Shift(best[1], math.exp(best[2]), best[0] - without)
 
 
-def _solved(matrix: Sequence[Sequence[float]], right: Sequence[Sequence[float]]) -> list[list[float]]:
-    """For each right-hand side, the x with matrix x = side; the matrix is symmetric and positive definite."""
-    inverse = [list(row) for row in matrix]
-    for k in range(len(inverse)):
-        _sweep(inverse, k)
-    return [[_dot(row, side) for row in inverse] for side in right]
+@lru_cache(maxsize=256)
+def _directions(
+    names: tuple[str, ...], gaps: tuple[float, ...], drift: Drift, cuts: range
+) -> list[tuple[list[float], float]]:
+    """A straight line, then a step at each cut: whitened, the arms' share taken out, with squared length.
+
+    The length is 0 where arms alone explain the step.
+    """
+    design = _design(names, gaps, drift)
+    line = list(accumulate(gaps))
+    raw = [[at / max(line[-1], 1e-9) - 0.5 for at in line]]
+    raw += [[float(i >= cut) for i in range(len(names))] for cut in cuts]
+    found = []
+    for column in raw:
+        whitened = _whiten(column, design.steps)
+        rest, size = _beside(whitened, design)
+        found.append((rest, size if size > _RANK_TOLERANCE * _dot(whitened, whitened) else 0.0))
+    return found
+
+
+def _beside(whitened: list[float], design: _Design) -> tuple[list[float], float]:
+    """What least squares on the arms leaves of a column, and its squared length."""
+    products = [_dot(column, whitened) for column in design.columns]
+    for row, column in zip(design.inverse, design.columns, strict=True):
+        share = _dot(row, products)
+        whitened = [w - share * c for w, c in zip(whitened, column, strict=True)]
+    return whitened, _dot(whitened, whitened)
