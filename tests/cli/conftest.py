@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,6 +32,15 @@ def draftmark(tmp_path: Path) -> Callable[..., Finished]:
         return Finished(process.returncode, out, err)
 
     return run
+
+
+@pytest.fixture(scope="module", autouse=True)
+def on_one_cpu() -> Iterator[None]:
+    """The embedded engine then takes one thread. With two, any third process makes it wait at every barrier."""
+    whole = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(whole)})
+    yield
+    os.sched_setaffinity(0, whole)
 
 
 @pytest.fixture(scope="session")

@@ -24,7 +24,7 @@ WORKLOADS = tuple(
 
 
 def wandering(seed: int) -> Callable[[float], float]:
-    """A machine whose speed wanders by up to a fifth over a minute: a random walk between fixed points, 5 s apart."""
+    """A machine whose speed wanders by up to a fifth over a minute: a random walk, a step every 5 s."""
     rng = random.Random(seed)
     points = [0.0]
     for _ in range(400):

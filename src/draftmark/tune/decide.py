@@ -81,6 +81,7 @@ class _Rules:
         margin: Ratios closer to 1 than this are ties.
         comparisons: Intervals that must hold together.
         void: Why no ranking of this run stands; None when it does.
+        ceilings: The most that an arm can gain on an axis, by what its drafts brought in; absent where unknown.
     """
 
     baseline: str
@@ -88,10 +89,24 @@ class _Rules:
     margin: float
     comparisons: int
     void: str | None
+    ceilings: Mapping[tuple[str, str], float]
+
+    def ceiling(self, axis: str, arm: str) -> float | None:
+        """None where nothing limits the arm but the figures."""
+        return self.ceilings.get((axis, arm))
+
+    def cannot_gain(self, axis: str, arm: str) -> bool:
+        """Whether the most that it can gain would still be a tie."""
+        most = self.ceiling(axis, arm)
+        return most is not None and most < 1.0 + self.margin
 
 
 def decide(
-    observations: Sequence[Observation], *, baseline: str, tie_margin: float = 0.02
+    observations: Sequence[Observation],
+    *,
+    baseline: str,
+    tie_margin: float = 0.02,
+    ceilings: Mapping[tuple[str, str], float] | None = None,
 ) -> tuple[AxisDecision, ...]:
     """Decide every axis, then `all@c` for each concurrency with more than one workload.
 
@@ -99,6 +114,9 @@ def decide(
         observations: In any order. A figure that is not above 0 is left out.
         baseline: Name of the arm that runs today, of any depth.
         tie_margin: Relative difference that does not count as one.
+        ceilings: (axis, arm) → the most that the arm can be faster than the baseline on that single workload, where
+            that is known: with speculation off as baseline, output tokens per target pass. A pass that verifies
+            drafts is not cheaper than one that does not, so a figure above it is the machine's drift and no gain.
     """
     depths = {o.arm: o.depth for o in observations}
     axes = _axes(observations)
@@ -108,8 +126,23 @@ def decide(
         margin=tie_margin,
         comparisons=sum(len({p.arm for p in a.points} - {baseline}) for a in axes),
         void=_void(axes, baseline),
+        ceilings=_all_ceilings(axes, ceilings or {}),
     )
     return tuple(_judge(axis, rules) for axis in axes)
+
+
+def _all_ceilings(axes: Sequence[_Axis], single: Mapping[tuple[str, str], float]) -> dict[tuple[str, str], float]:
+    """Those of single workloads, and for `all@c` their geometric mean where every one is known."""
+    found = dict(single)
+    for joint in axes:
+        if joint.workload != "all":
+            continue
+        members = [a.axis for a in axes if a.concurrency == joint.concurrency and a is not joint]
+        for arm in {p.arm for p in joint.points}:
+            known = [single[axis, arm] for axis in members if (axis, arm) in single]
+            if len(known) == len(members):
+                found[joint.axis, arm] = math.exp(math.fsum(map(math.log, known)) / len(known))
+    return found
 
 
 # --- from observations to axes ----------------------------------------------------------------------------
@@ -255,9 +288,9 @@ def _judge(axis: _Axis, rules: _Rules) -> AxisDecision:
     best: str | None = None
     ties: tuple[str, ...] = ()
     if fit is not None:
-        best, ties = _best(fit, measured, rules)
+        best, ties = _best(axis.axis, fit, measured, rules)
         if rules.baseline in values:
-            ratios = _ratios(fit, measured, rules)
+            ratios = _ratios(axis.axis, fit, measured, rules)
     verdict, choice, because = _verdict(axis, fit, ratios, best, ties, rules)
     return AxisDecision(
         axis=axis.axis,
@@ -279,9 +312,13 @@ def _judge(axis: _Axis, rules: _Rules) -> AxisDecision:
     )
 
 
-def _best(fit: ArmFit, measured: Sequence[str], rules: _Rules) -> tuple[str, tuple[str, ...]]:
-    """The highest arm, and all that could be it: Hsu's multiple comparisons with the best, by Bonferroni."""
-    best = max(measured, key=lambda arm: fit.contrast(arm, measured[0]).estimate)
+def _best(axis: str, fit: ArmFit, measured: Sequence[str], rules: _Rules) -> tuple[str, tuple[str, ...]]:
+    """The highest arm, and all that could be it: Hsu's multiple comparisons with the best, by Bonferroni.
+
+    An arm that cannot gain is not the best, whatever its figure; then it is a tie of the baseline at most.
+    """
+    able = [arm for arm in measured if not rules.cannot_gain(axis, arm)] or list(measured)
+    best = max(able, key=lambda arm: fit.contrast(arm, measured[0]).estimate)
     tail = ERROR_RATE / 2.0 / max(len(measured) - 1, 1)
     within = math.log1p(rules.margin)
     ties = []
@@ -292,13 +329,21 @@ def _best(fit: ArmFit, measured: Sequence[str], rules: _Rules) -> tuple[str, tup
     return best, tuple(ties)
 
 
-def _ratios(fit: ArmFit, measured: Sequence[str], rules: _Rules) -> dict[str, Interval]:
+def _ratios(axis: str, fit: ArmFit, measured: Sequence[str], rules: _Rules) -> dict[str, Interval]:
+    """Against the baseline.
+
+    An interval that lies above what the arm can gain is widened down to it: the noise was underestimated.
+    """
     tail = ERROR_RATE / 2.0 / max(rules.comparisons, 1)
     found = {}
     for arm in measured:
         if arm != rules.baseline:
             contrast = fit.contrast(arm, rules.baseline)
-            found[arm] = _interval(contrast.estimate, *contrast.bounds(tail))
+            low, high = contrast.bounds(tail)
+            most = rules.ceiling(axis, arm)
+            if most is not None:
+                low = min(low, 0.0 if rules.cannot_gain(axis, arm) else math.log(most))
+            found[arm] = _interval(contrast.estimate, low, high)
     return found
 
 
@@ -339,6 +384,10 @@ def _verdict(
         level = [label(arm) for arm in ties if arm != choice]
         also = f"; {listed(level)} {'is' if len(level) == 1 else 'are'} level with it" if level else ""
         return Verdict.BETTER, choice, f"{label(choice)} is {ratios[choice]} the baseline {where}{also}"
+    if all(rules.cannot_gain(axis.axis, arm) for arm in ratios):
+        most = max(rules.ceilings[axis.axis, arm] for arm in ratios)
+        few = f"its drafts are accepted too rarely, {most:.2f} tokens a pass at most"
+        return Verdict.KEEP, rules.baseline, f"nothing is better than {label(rules.baseline)} {where}: {few}"
     top = max(ratios, key=lambda arm: ratios[arm].ratio)
     figure = f"the best other, {label(top)}, is {ratios[top]}"
     if all(fit.contrast(arm, rules.baseline).bounds(ERROR_RATE)[1] < math.log1p(PRACTICAL_GAIN) for arm in ratios):

@@ -47,7 +47,10 @@ def derive(record: RunRecord) -> dict[str, Any]:
     trials = [r.trial for r in record.trials]
     steady = _steady(trials, measured)
     decisions = decide(
-        _observations(trials, measured, info, steady), baseline=info.baseline.name, tie_margin=info.tie_margin
+        _observations(trials, measured, info, steady),
+        baseline=info.baseline.name,
+        tie_margin=info.tie_margin,
+        ceilings=_ceilings(info, trials, measured),
     )
     conclusion = conclude(decisions, baseline=info.baseline.name, labels={a.name: a.label for a in info.arms})
     end = next((a for a in reversed(record.actions) if a.what == "finish"), None)
@@ -131,6 +134,26 @@ def _observations(
                     values=values,
                 )
             )
+    return found
+
+
+def _ceilings(
+    info: RunInfo, trials: Sequence[Trial], measured: dict[int, Measured]
+) -> dict[tuple[str, str], float]:
+    """Tokens per target pass of each arm and axis: the most that drafting alone can gain over no drafting.
+
+    Only where the arm differs from the baseline by its depth and the baseline drafts nothing.
+    """
+    found: dict[tuple[str, str], float] = {}
+    for arm in info.arms:
+        if info.baseline.depth or not arm.depth or arm.knobs != info.baseline.knobs:
+            continue
+        good = [t for t in trials if t.arm == arm and t.status is TrialStatus.MEASURED]
+        for key in {key for t in good for key in measured[t.number]}:
+            used = [m for t in good if (m := measured[t.number].get(key)) is not None and m.acceptance]
+            figures = _acceptance(used)
+            if figures["drafted_tokens"] is not None:
+                found[key, arm.name] = figures["tokens_per_step"] or 1.0
     return found
 
 
