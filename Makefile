@@ -33,8 +33,8 @@ clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage
 
 $(VENV)/bin/python:
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Draftmark needs Python 3.11 or newer: make PYTHON=python3.11 …")'
-	$(PYTHON) -m venv $(VENV)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Draftmark needs Python 3.11 or newer: make PYTHON=python3.11 …")'
+	@$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed: pyproject.toml | $(VENV)/bin/python
 	@echo "installing Draftmark into $(VENV) …"

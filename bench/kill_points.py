@@ -2,14 +2,15 @@
 
     python bench/kill_points.py [POINTS] [SEED]
 
-Each point: a small run in a fresh directory, SIGINT, SIGTERM or SIGKILL after a random time, then three questions: is
-any server process left after five seconds, can the run directory be read, does `--resume` finish without repeating a
-finished trial. Exit status 1 when any answer is wrong.
+Each point: a small run in a fresh directory, SIGINT, SIGTERM or SIGKILL after a random time, then three questions:
+is any server process left after five seconds, can the run directory be read, does `--resume` finish without
+repeating a finished trial. Exit status 1 when any answer is wrong.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import random
 import signal
 import subprocess
@@ -75,6 +76,7 @@ def one(scratch: Path, signum: signal.Signals, after_s: float) -> tuple[str, lis
 
 
 def main() -> int:
+    os.sched_setaffinity(0, {0})  # one thread of the engine: the moment matters here, not the speed
     points = int(sys.argv[1]) if len(sys.argv) > 1 else 30
     rng = random.Random(int(sys.argv[2]) if len(sys.argv) > 2 else 1)
     with tempfile.TemporaryDirectory() as scratch:
