@@ -77,7 +77,7 @@ def _arm(work: Planned, arm: Arm) -> dict[str, Any]:
         "verdict": "refused" if refusal else "start",
         "because": refusal.because if refusal else None,
         "command": command,
-        "command_diff": [] if command == original else _difference(original, command),
+        "command_diff": [] if refusal or command == original else _difference(original, command),
     }
 
 

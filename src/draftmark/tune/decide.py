@@ -25,7 +25,7 @@ __all__ = ["Conclusion", "Observation", "conclude", "decide"]
 
 ERROR_RATE = 0.05  # of a whole sweep: one interval or more misses its true ratio
 PRACTICAL_GAIN = 0.10  # "keep what you have" is said only if no arm can plausibly gain this much
-SHIFT_GAIN = 7.5  # log likelihood a level shift must add over drift alone
+SHIFT_GAIN = 8.5  # log likelihood a level shift must add over drift alone
 SHIFT_SIZE = 0.15  # ... and how large it must be to void a ranking
 PAIR_RISK = 0.005  # chance that a quiet machine's two baseline trials look this far apart
 

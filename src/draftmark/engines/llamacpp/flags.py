@@ -80,11 +80,13 @@ def depth_of(command: Sequence[str]) -> int:
 def with_arm(command: Sequence[str], arm: Arm, *, bring: str | None = None) -> tuple[str, ...]:
     """The command line with the arm's flags, and every other word as it was.
 
-    `bring` is the method to use when the command line names none.
+    What asks for the arm already is left as it is. `bring` is the method to use when the command line names none.
 
     Depth 0 takes every flag of speculation out and says `--spec-type none`, so that a LLAMA_ARG_SPEC_TYPE in the
     environment does not switch it on again.
     """
+    if arm == Arm(depth_of(command)):
+        return tuple(command)
     rest, spec = _speculation().split(command)
     method = method_of(command)
     if arm.depth == 0:
