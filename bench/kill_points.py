@@ -23,7 +23,7 @@ from pathlib import Path
 from draftmark.testing.processes import none_left, popen
 
 WORDS = (
-    *("tune", "--workload", "copy", "--concurrency", "1,2", "--requests", "2", "--max-tokens", "12"),
+    *("tune", "--workload", "copy", "--concurrency", "1,2", "--requests", "1", "--max-tokens", "6"),
     *("--depth", "off,8", "--rounds", "1", "--max-foreign-cpu", "99"),
 )
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 _MARKER = b"DRAFTMARK_INSTANCE="  # service/guard.py puts it into the environment of all that it starts
+# Handed down to everything that `popen` starts, so that only our own are found beside another test run.
+_TAG = f"DRAFTMARK_TEST={os.getpid()}-{time.time_ns()}"
 
 
 def popen(words: tuple[str, ...], cwd: Path, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
@@ -17,7 +19,7 @@ def popen(words: tuple[str, ...], cwd: Path, env: Mapping[str, str] | None = Non
     return subprocess.Popen(
         [sys.executable, "-m", "draftmark", *words],
         cwd=cwd,
-        env={**os.environ, **(env or {})},
+        env={**os.environ, **(env or {}), **dict([_TAG.split("=")])},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -27,14 +29,15 @@ def popen(words: tuple[str, ...], cwd: Path, env: Mapping[str, str] | None = Non
 
 
 def servers() -> list[int]:
-    """Every process that was started under a guard of ours and is no zombie."""
+    """Every process that a `draftmark` of ours has under its guard and is no zombie."""
     found = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue
         try:
             state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
-            if state != "Z" and _MARKER in (entry / "environ").read_bytes():
+            environment = (entry / "environ").read_bytes()
+            if state != "Z" and _MARKER in environment and _TAG.encode() in environment:
                 found.append(int(entry.name))
         except OSError:
             continue
