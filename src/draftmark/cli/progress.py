@@ -11,20 +11,25 @@ from draftmark.model import Trial, TrialStatus
 from draftmark.run.records import Slot
 
 
+def _bars(console: Console, *, transient: bool = False) -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[note]}"),
+        TimeElapsedColumn(),
+        console=console,
+        disable=not console.is_terminal,
+        transient=transient,
+    )
+
+
 class RunProgress:
     """tune.trial.Observer on a console."""
 
     def __init__(self, console: Console, *, total: int, done: int) -> None:
         self._console = console
-        self._bars = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[note]}"),
-            TimeElapsedColumn(),
-            console=console,
-            disable=not console.is_terminal,
-        )
+        self._bars = _bars(console)
         self._trials: TaskID = self._bars.add_task("trials", total=total, completed=done, note="")
         self._phase: TaskID = self._bars.add_task("", total=None, note="")
 
@@ -69,16 +74,7 @@ class LoadProgress:
     """One measurement on a console, for `bench`."""
 
     def __init__(self, console: Console, name: str) -> None:
-        self._bars = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[note]}"),
-            TimeElapsedColumn(),
-            console=console,
-            disable=not console.is_terminal,
-            transient=True,
-        )
+        self._bars = _bars(console, transient=True)
         self._task: TaskID = self._bars.add_task(name, total=None, note="")
 
     def __enter__(self) -> LoadProgress:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from draftmark.cli.output import print_json, result_console
-from draftmark.cli.reporting import rederive, write_reports
+from draftmark.cli.reporting import rederive, show, write_reports
 from draftmark.run.directory import RunDirectory
 
 
@@ -21,10 +20,5 @@ def run(args: argparse.Namespace) -> int:
     directory = RunDirectory.open(args.run_directory)
     result = rederive(directory)
     write_reports(directory, result)
-    if args.json:
-        print_json(result)
-    else:
-        from draftmark.report.terminal import print_result
-
-        print_result(result, result_console(), paths=str(directory.path / "report.html"))
+    show(directory, result, as_json=args.json)
     return 0

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from draftmark.cli.output import print_json, result_console
 from draftmark.run.directory import RunDirectory
 from draftmark.run.records import encode_document
 from draftmark.tune.result import derive, measurements
@@ -32,3 +33,13 @@ def write_reports(directory: RunDirectory, result: dict[str, Any]) -> None:
     title = f"draftmark: {result['service']}"
     directory.write("report.html", render_html(result, title=title).encode())
     directory.write("report.md", render_markdown(result).encode())
+
+
+def show(directory: RunDirectory, result: dict[str, Any], *, as_json: bool) -> None:
+    """The result on stdout: for a script, or for a person with the place of the report."""
+    if as_json:
+        print_json(result)
+        return
+    from draftmark.report.terminal import print_result
+
+    print_result(result, result_console(), paths=str(directory.path / "report.html"))

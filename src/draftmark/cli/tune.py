@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from draftmark.cli import compose, options
-from draftmark.cli.output import print_json, progress_console, result_console
+from draftmark.cli.output import progress_console, result_console
 from draftmark.cli.planning import Planned, planned
 from draftmark.cli.progress import RunProgress
-from draftmark.cli.reporting import rederive, write_reports
+from draftmark.cli.reporting import rederive, show, write_reports
 from draftmark.errors import Interrupted, UsageError
 from draftmark.load.client import run_closed_loop
 from draftmark.model import Trial
@@ -53,14 +53,9 @@ def run(args: argparse.Namespace) -> int:
         sweep(work, directory)
     result = rederive(directory)
     write_reports(directory, result)
-    if args.json:
-        print_json(result)
-    else:
-        from draftmark.report.terminal import print_result
-
-        print_result(result, result_console(), paths=str(directory.path / "report.html"))
-        if args.keep or result["exit_status"] == 10:
-            _print_choice(work, result)
+    show(directory, result, as_json=args.json)
+    if not args.json and (args.keep or result["exit_status"] == 10):
+        _print_choice(work, result)
     return 0 if args.keep and result["exit_status"] == 10 else int(result["exit_status"])
 
 
