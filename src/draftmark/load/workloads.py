@@ -108,7 +108,9 @@ def workload_from_file(path: Path, *, max_tokens: int) -> Workload:
         prompts.append(prompt)
     if not prompts:
         raise BadInputError(f"{path} has no prompts", next_step=f"each line should be {_FORMS}")
-    return Workload(name=path.stem or path.name, prompts=tuple(prompts), source=path.name)
+    # `all` names the axis over all workloads
+    name = "prompts" if path.stem in ("", "all") else path.stem
+    return Workload(name=name, prompts=tuple(prompts), source=path.name)
 
 
 def _read(path: Path) -> str:
