@@ -28,8 +28,9 @@ class RunProgress:
     """tune.trial.Observer on a console."""
 
     def __init__(self, console: Console, *, total: int, done: int) -> None:
-        self._console = console
         self._bars = _bars(console)
+        self._left = total - done
+        self._spent_s: list[float] = []
         self._trials: TaskID = self._bars.add_task("trials", total=total, completed=done, note="")
         self._phase: TaskID = self._bars.add_task("", total=None, note="")
 
@@ -44,7 +45,11 @@ class RunProgress:
 
     def trial_begins(self, slot: Slot) -> None:
         """Name the arm on the bar."""
-        self._bars.update(self._trials, note=f"round {slot.round}, {slot.arm.label}")
+        note = f"round {slot.round}, {slot.arm.label}"
+        if self._spent_s:
+            left_s = self._left * sum(self._spent_s) / len(self._spent_s)
+            note += f", about {left_s / 60:.0f} min left" if left_s >= 90 else f", about {left_s:.0f} s left"
+        self._bars.update(self._trials, note=note)
 
     def phase(self, slot: Slot, what: str, limit_s: float | None) -> None:
         """A new thing to wait for; its clock starts anew."""
@@ -59,6 +64,8 @@ class RunProgress:
     def trial_ends(self, trial: Trial) -> None:
         """One line a trial, kept on the screen."""
         self._bars.advance(self._trials)
+        self._left -= 1
+        self._spent_s.append(trial.total_s)
         start = f"ready in {trial.start_s:.1f} s, " if trial.start_s is not None else ""
         line = f"  {trial.number:>3}  round {trial.round}  {trial.arm.label:<10} {start}{trial.total_s:.1f} s"
         if trial.status is not TrialStatus.MEASURED:
