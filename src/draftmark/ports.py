@@ -198,8 +198,11 @@ class Engine(Protocol):
         """The line by which a server says that it goes on without the speculation it was asked for."""
         ...
 
-    def cpu_bound(self, command: Sequence[str]) -> bool:
-        """Whether generation runs on this host's CPUs, so that a neighbour's work falsifies the figures."""
+    def cpu_bound(self, command: Sequence[str]) -> bool | None:
+        """Whether generation runs on this host's CPUs, so that a neighbour's work falsifies the figures.
+
+        None when the command line leaves it to what the host has.
+        """
         ...
 
     def headers(self, command: Sequence[str]) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -108,6 +109,25 @@ def test_plan_shows_the_exact_change_and_starts_nothing(draftmark: Draftmark) ->
     assert document["restarts"] == len(document["schedule"])
     assert "sk-secret" not in done.out
     assert none_left(0)
+
+
+def test_a_dead_baseline_is_off_and_said_so(draftmark: Draftmark) -> None:
+    words = "llama-server --spec-type ngram-simple --spec-ngram-simple-size-n 3 --spec-ngram-simple-size-m 2"
+    document = json.loads(draftmark("plan", f"cmd:{words}", "--depth", "2,8", "--json").out)
+    assert document["baseline"] == "off"
+    assert [arm["arm"] for arm in document["arms"]] == ["off", "d8"]
+    assert "depth 2 drafts nothing" in document["notes"][0]
+
+
+def test_a_refused_run_leaves_no_directory(draftmark: Draftmark, tmp_path: Path) -> None:
+    model = tmp_path / "m.gguf"
+    model.write_bytes(b"GGUF")
+    with socket.create_server(("127.0.0.1", 0)) as holder:
+        port = holder.getsockname()[1]
+        done = draftmark("tune", f"cmd:llama-server -m {model} --port {port}", "--depth", "off,4")
+    assert done.status == 30
+    assert f"something else listens on http://127.0.0.1:{port}" in done.err
+    assert [path.name for path in tmp_path.iterdir()] == ["m.gguf"]
 
 
 def test_help_names_every_verb(draftmark: Draftmark) -> None:

@@ -80,6 +80,8 @@ def test_tune_end_to_end(draftmark: Draftmark, tmp_path: Path) -> None:
     assert (run / "result.json").read_bytes() == before
     assert (run / "report.html").stat().st_size > 10_000
 
+    other = draftmark("tune", "--resume", str(run), "--rounds", "5")
+    assert (other.status, "--rounds" in other.err) == (2, True)
     again = draftmark("tune", "--resume", str(run), "--json")
     assert json.loads(again.out)["restarts"] == 3
     same = draftmark("compare", str(run), str(run), "--json")
@@ -104,6 +106,7 @@ def test_a_port_in_use_is_refused_with_its_holder(
         words = _with_port(embedded_command, port)
         done = draftmark("tune", f"cmd:{words}", *SMALL, *ARMS, "--run", str(tmp_path / "run"))
     assert done.status == 30
+    assert not (tmp_path / "run").exists()
     assert f"something else listens on http://127.0.0.1:{port}" in done.err
     assert servers() == []
 

@@ -220,6 +220,15 @@ def test_api_key_becomes_a_header() -> None:
     assert "k1" not in str(engine.summary((*PLAIN, "--api-key", "k1,k2")))
 
 
+@pytest.mark.parametrize(
+    ("words", "bound"),
+    [((), None), (("-ngl", "0"), True), (("-ngl", "99"), False), (("--gpu-layers", "auto"), None)],
+)
+def test_what_computes(words: tuple[str, ...], bound: bool | None) -> None:
+    assert LlamaCpp().cpu_bound(("llama-server", *words)) is bound
+    assert LlamaCpp().cpu_bound(("python3", "/x/embedded/launcher.py", *words[:0])) is True
+
+
 def test_check_reads_the_models_first_bytes(tmp_path: Path) -> None:
     engine, model = LlamaCpp(), tmp_path / "m.gguf"
     with pytest.raises(BadInputError, match="cannot read the model"):

@@ -41,7 +41,7 @@ def test_bench_tells_errors_assumptions_and_disturbance(screen: Any) -> None:
     assert "disturbed: foreign load" in printed.text
     assert printed.lines[-2:] == [
         "copy, 4 at once: 55.0 tok/s, disturbed: see above",
-        "copy, 1 request: 55.0 tok/s",
+        "copy, 1 at a time: 55.0 tok/s",
     ]
 
 

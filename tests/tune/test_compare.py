@@ -42,7 +42,12 @@ def test_no_difference() -> None:
 def test_single_figures_have_no_interval() -> None:
     row = compare(run(40.0), run(50.0))[0]
     assert (row["ratio"], row["low"], row["high"]) == (pytest.approx(1.25), None, None)
-    assert "no difference beyond noise" in sentence([row])
+    assert "nothing can be judged" in sentence([row])
+    both = sentence([row, *compare(run(40.0, 40.1), run(40.0, 40.1))])
+    assert (
+        both
+        == "no difference beyond noise in 1 comparisons; 1 more have a single trial on a side and cannot be judged"
+    )
 
 
 @pytest.mark.parametrize(

@@ -149,7 +149,7 @@ def test_a_lasting_jump_in_mid_run_voids() -> None:
         assert "slower between trials 6 and 7: drift beyond noise voids the ranking" in d.because
         assert not d.better("d4")
     conclusion = conclude(decisions, baseline="off")
-    assert (conclusion.inconclusive, conclusion.better, conclusion.recommended) == (True, False, "off")
+    assert (conclusion.inconclusive, conclusion.better, conclusion.recommended) == (True, False, None)
     assert conclusion.front == ()
 
 
@@ -159,7 +159,7 @@ def test_one_round_is_judged_by_its_two_baseline_trials() -> None:
     moved = decide(observe(curve, rounds=1, machine=lambda trial: 1.35 if trial > 3 else 1.0), baseline="off")
     assert moved[0].verdict is Verdict.INCONCLUSIVE
     assert "the baseline ended 3" in moved[0].because
-    assert "faster: drift beyond noise" in moved[0].because
+    assert "faster for a single request: drift beyond noise" in moved[0].because
 
 
 def test_a_slow_single_trial_is_not_a_jump() -> None:
@@ -274,7 +274,8 @@ def test_any_figures_give_a_decision_that_holds_together(rows: list[tuple[int, f
     if d.verdict is Verdict.BETTER and d.choice is not None:
         assert d.ratios[d.choice].low > 1.0
         assert d.ratios[d.choice].ratio >= 1.02
-    assert conclude((d,), baseline="off").recommended is not None
+    said = conclude((d,), baseline="off")
+    assert (said.recommended is None) == said.inconclusive
 
 
 # --- the conclusion ---------------------------------------------------------------------------------------

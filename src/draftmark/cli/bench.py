@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 import msgspec
@@ -102,7 +103,7 @@ def _server(args: argparse.Namespace, headers: dict[str, str]) -> Iterator[_Serv
             engine=found.engine,
             client=found.client,
             headers=headers,
-            extra={},
+            extra=dict(found.extra),
         )
         return
     target = compose.target(args)
@@ -167,9 +168,16 @@ def _one(
         concurrency=axis.concurrency,
         counters=counters_between(before, after),
         client=run.client,
-        assumptions=run.assumptions,
+        assumptions=(*run.assumptions, *_cache_policy(server)),
         disturbed=load_faults(run, limits.max_error_rate, limits.max_loop_lag_ms),
     )
+
+
+def _cache_policy(server: _Server) -> tuple[str, ...]:
+    """The same prompts asked twice are answered faster by a server that remembers them."""
+    if "cache_prompt" in server.extra:
+        return ("The server's prompt cache was switched off for these requests (cache_prompt: false).",)
+    return ("A server with a prefix cache answers prompts faster that it has seen before, here or earlier.",)
 
 
 def _document(server: _Server, measured: list[Measurement]) -> dict[str, Any]:
@@ -194,6 +202,7 @@ def _level(m: Measurement) -> dict[str, Any]:
         "duration_s": m.duration_s,
         "window": m.window,
         "output_tok_s": m.output_tok_s,
+        "decode_tok_s": geometric_mean([value for _, value in m.decode_tok_s]) if m.decode_tok_s else None,
         "output_tokens": m.output_tokens,
         "prompt_tokens": m.prompt_tokens,
         "ttft_ms": m.ttft_ms,

@@ -25,6 +25,7 @@ def run(args: argparse.Namespace) -> int:
     document = {
         "schema": "draftmark.compare/1",
         "runs": [str(args.first), str(args.second)],
+        "services": [first["service"], second["service"]],
         "axes": rows,
         "sentence": comparison.sentence(rows),
     }

@@ -8,12 +8,13 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import math
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from draftmark.engines.llamacpp.engine import LlamaCpp
-from draftmark.errors import UsageError
+from draftmark.errors import RefusedError, UsageError
 from draftmark.load.workloads import load_workloads, workload_from_file
 from draftmark.model import Arm, ServiceKind, ServiceRef, Workload
 from draftmark.ports import Engine
@@ -53,6 +54,10 @@ class Target:
     command: tuple[str, ...]
     env: dict[str, str]
     version: str | None
+
+    def line(self, command: tuple[str, ...]) -> str:
+        """A command line of this service, with the variables it needs, ready for a shell or for `cmd:`."""
+        return shlex.join([*(f"{name}={value}" for name, value in self.env.items()), *command])
 
     def supervisor(self) -> CommandSupervisor:
         """A supervisor for it; nothing is started yet."""
@@ -142,8 +147,9 @@ def concurrency(args: argparse.Namespace, *, embedded: bool) -> tuple[int, ...]:
 
 def requests_per_level(args: argparse.Namespace, levels: tuple[int, ...], *, embedded: bool) -> dict[str, int]:
     """Requests per measurement at each level: enough to fill every slot, twice outside the demo."""
-    base = args.requests or (_EMBEDDED_REQUESTS if embedded else _REQUESTS)
-    filled = 1 if embedded else 2
+    if args.requests is not None:
+        return {str(c): max(args.requests, c) for c in levels}
+    base, filled = (_EMBEDDED_REQUESTS, 1) if embedded else (_REQUESTS, 2)
     return {str(c): base if c == 1 else max(base, filled * c) for c in levels}
 
 
@@ -193,6 +199,21 @@ def default_run_directory(started_at: str, shown: str) -> Path:
     """`draftmark-runs/20261129-175027-embedded`, in the working directory."""
     stamp = started_at[:19].replace("-", "").replace(":", "").replace("T", "-")
     return Path("draftmark-runs") / f"{stamp}-{shown.partition(':')[0]}"
+
+
+def refuse_taken_port(base_url: str) -> None:
+    """Nothing may listen where the server is to be started.
+
+    Raises:
+        RefusedError: Something does.
+    """
+    holder = listener_at(base_url)
+    if holder is not None:
+        raise RefusedError(
+            f"something else listens on {base_url}",
+            evidence=(holder,),
+            next_step="stop it, or give the server another port",
+        )
 
 
 def listener_at(base_url: str) -> str | None:

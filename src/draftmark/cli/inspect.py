@@ -52,7 +52,7 @@ def _startable(args: argparse.Namespace) -> dict[str, Any]:
         "schema": "draftmark.inspect/1",
         "service": target.shown,
         "engine": {"name": target.engine.name, "version": target.version},
-        "command": {"line": " ".join(redacted(target.command)), "listens": base_url},
+        "command": {"line": target.line(redacted(target.command)), "listens": base_url},
         "speculation": {"depth": target.engine.depth(target.command), "method": facts.pop("method", None)},
         "flags": facts,
         "host": local_facts(),

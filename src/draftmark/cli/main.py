@@ -66,7 +66,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     _own_signals()
     try:
-        return _dispatch(words)
+        status = _dispatch(words)
+        sys.stdout.flush()
+        return status
     except Interrupted as stop:
         _say(f"draftmark: stopped by {signal.Signals(stop.signum).name}; nothing is left running")
         return stop.exit_status

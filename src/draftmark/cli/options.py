@@ -48,10 +48,24 @@ def workload(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="your own prompts instead: JSONL, OpenAI messages or ShareGPT conversations",
     )
-    group.add_argument("--requests", type=positive, metavar="N", help="requests per measurement")
-    group.add_argument("--max-tokens", type=positive, metavar="N", help="longest answer, tokens")
     group.add_argument(
-        "--api", choices=("openai-chat", "openai"), default="openai-chat", help="protocol (default openai-chat)"
+        "--requests",
+        type=positive,
+        metavar="N",
+        help="requests per measurement, at least one a slot "
+        "(default 8, or twice the slots; embedded: 3, or one a slot)",
+    )
+    group.add_argument(
+        "--max-tokens",
+        type=positive,
+        metavar="N",
+        help="longest answer, tokens (default: as the prompts say; embedded: 40)",
+    )
+    group.add_argument(
+        "--api",
+        choices=("openai-chat", "openai"),
+        default="openai-chat",
+        help="openai-chat: /v1/chat/completions (default); openai: /v1/completions, without the chat template",
     )
     group.add_argument(
         "--request-timeout", type=positive_number, default=120.0, metavar="S", help="longest request (default 120)"
@@ -61,7 +75,12 @@ def workload(parser: argparse.ArgumentParser) -> None:
 def sweep(parser: argparse.ArgumentParser) -> None:
     """Which arms, and how often."""
     group = parser.add_argument_group("arms")
-    group.add_argument("--depth", metavar="LIST", help="depths, such as 0..8 or off,4,8,16")
+    group.add_argument(
+        "--depth",
+        metavar="LIST",
+        help="depths, such as 0..8 or off,4,8,16 "
+        "(default: off,4,8,16,32 for n-gram drafting, off,1..6,8 for a draft model; embedded: off,4,8,16)",
+    )
     group.add_argument(
         "--rounds", type=positive, metavar="N", help="how often each arm is started (default 3; cmd: 2)"
     )
@@ -74,9 +93,9 @@ def sweep(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--max-foreign-cpu",
         type=positive_number,
-        default=0.25,
         metavar="CORES",
-        help="other work beside a CPU-bound server above which a measurement is void (default 0.25)",
+        help="other work on the host above which a measurement is void "
+        "(default 0.25 where the server computes on CPUs; not looked at where it uses a GPU)",
     )
 
 

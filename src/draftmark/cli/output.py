@@ -15,9 +15,15 @@ def print_json(document: Any) -> None:
     sys.stdout.buffer.flush()
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Leave it to `main`: a reader that has seen enough is no failure."""
+        raise BrokenPipeError
+
+
 def result_console() -> Console:
     """For the result; colours and widths follow the terminal, NO_COLOR is respected by rich."""
-    return Console(highlight=False)
+    return _Console(highlight=False)
 
 
 def progress_console() -> Console:

@@ -56,6 +56,7 @@ def describe(work: Planned) -> dict[str, Any]:
         "engine": info.engine,
         "baseline": info.baseline.name,
         "command": info.command,
+        "notes": info.notes,
         "arms": [_arm(work, arm) for arm in info.arms],
         "schedule": [slot.arm.name for slot in info.schedule],
         "rounds": info.rounds,

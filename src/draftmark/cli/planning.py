@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from draftmark import __version__
 from draftmark.cli import compose
 from draftmark.errors import RefusedError
+from draftmark.model import Arm
 from draftmark.run.records import RunInfo
 from draftmark.run.redact import HIDDEN
 from draftmark.run.redact import command as redacted
-from draftmark.service.host import SystemClock, local_facts
+from draftmark.service.host import SystemClock, has_gpu, local_facts
 from draftmark.tune.plan import schedule
 from draftmark.tune.trial import Axis
 
@@ -23,6 +24,17 @@ class Planned:
     target: compose.Target
     info: RunInfo
     axes: tuple[Axis, ...]
+
+
+_FOREIGN_CORES = 0.25
+
+
+def _foreign_limit(args: argparse.Namespace, target: compose.Target) -> float | None:
+    """The user's own limit always; else one where the server computes on this host's CPUs."""
+    if args.max_foreign_cpu is not None:
+        return float(args.max_foreign_cpu)
+    bound = target.engine.cpu_bound(target.command)
+    return _FOREIGN_CORES if bound or (bound is None and not has_gpu()) else None
 
 
 def planned(args: argparse.Namespace) -> Planned:
@@ -37,6 +49,13 @@ def planned(args: argparse.Namespace) -> Planned:
     levels = compose.concurrency(args, embedded=demo)
     requests = compose.requests_per_level(args, levels, embedded=demo)
     baseline, arms = compose.arms(args, target)
+    notes: list[str] = []
+    dead = target.engine.refuse(target.command, baseline)
+    if dead is not None:
+        # It runs as if off, so off is what the arms are held against.
+        notes.append(f"the service's own {dead.because}; off is the baseline in its place")
+        arms = tuple(dict.fromkeys((Arm(0), *(arm for arm in arms if arm != baseline))))
+        baseline = Arm(0)
     refused = {
         arm.name: refusal
         for arm in arms
@@ -65,7 +84,7 @@ def planned(args: argparse.Namespace) -> Planned:
             "requests": requests,
             "request_timeout_s": args.request_timeout,
             "start_timeout_s": args.start_timeout,
-            "max_foreign_cores": args.max_foreign_cpu if target.engine.cpu_bound(target.command) else None,
+            "max_foreign_cores": _foreign_limit(args, target),
             "method": args.method,
             "engine": args.engine,
         },
@@ -77,5 +96,6 @@ def planned(args: argparse.Namespace) -> Planned:
         arms=arms,
         refused=refused,
         schedule=schedule(startable, rounds, baseline),
+        notes=tuple(notes),
     )
     return Planned(target=target, info=info, axes=compose.axes(found, levels, requests, embedded=demo))

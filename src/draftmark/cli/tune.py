@@ -24,6 +24,22 @@ from draftmark.service.neighbours import LocalLoad
 from draftmark.tune.runner import Journal, Sweep
 from draftmark.tune.trial import Limits, TrialRunner
 
+_INCONCLUSIVE = (
+    "next: a quieter host, more rounds (--rounds), or more and longer answers (--requests, --max-tokens)"
+)
+# What a run fixes at its beginning; giving it again with --resume would be ignored.
+_FIXED = (
+    "depth",
+    "rounds",
+    "concurrency",
+    "workload",
+    "prompts",
+    "requests",
+    "max_tokens",
+    "max_foreign_cpu",
+    "run",
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
@@ -41,20 +57,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Tune a service."""
     if args.resume is not None:
-        directory = RunDirectory.open(args.resume)
-        work = _resumed(args, directory.info)
+        path = args.resume
+        opened = RunDirectory.open(path)
+        work = _resumed(args, opened.info)
     else:
+        opened = None
         work = planned(args)
         path = args.run or compose.default_run_directory(work.info.started_at, work.info.service)
-        directory = RunDirectory.create(path, work.info)
     base_url = work.target.engine.base_url(work.target.command)
-    holder = "embedded:" + str(directory.path.resolve()) if work.target.embedded else base_url
-    with exclusive(holder, about=f"draftmark tune, run directory {directory.path.resolve()}"):
+    holder = "embedded:" + str(path.resolve()) if work.target.embedded else base_url
+    with exclusive(holder, about=f"draftmark tune, run directory {path.resolve()}"):
+        compose.refuse_taken_port(base_url)  # before there is a run directory: a refusal leaves nothing behind
+        directory = opened or RunDirectory.create(path, work.info)
         sweep(work, directory)
     result = rederive(directory)
     write_reports(directory, result)
     show(directory, result, as_json=args.json)
-    if not args.json and (args.keep or result["exit_status"] == 10):
+    if result["exit_status"] == 40:
+        progress_console().print(_INCONCLUSIVE, markup=False, soft_wrap=True)
+    elif not args.json and (args.keep or result["exit_status"] == 10):
         _print_choice(work, result)
     return 0 if args.keep and result["exit_status"] == 10 else int(result["exit_status"])
 
@@ -107,6 +128,13 @@ def _after(directory: RunDirectory, trial: Trial) -> None:
 
 def _resumed(args: argparse.Namespace, info: RunInfo) -> Planned:
     """The run's own plan again; only the command line is found anew."""
+    given = [f"--{name.replace('_', '-')}" for name in _FIXED if getattr(args, name) is not None]
+    if given:
+        raise UsageError(
+            "a resumed run keeps the settings that it began with",
+            evidence=(f"given with --resume: {', '.join(given)}",),
+            next_step="leave them out, or begin a new run",
+        )
     if info.service.startswith("embedded:"):
         args.service = "embedded:"
     elif args.service == "embedded:":
@@ -136,4 +164,4 @@ def _print_choice(work: Planned, result: dict[str, Any]) -> None:
     if arm is None:
         return
     command = work.target.engine.with_arm(work.target.command, arm)
-    result_console().print(f"\nto run {arm.label}:\n  {shlex.join(command)}", markup=False, soft_wrap=True)
+    result_console().print(f"\nto run {arm.label}:\n  {work.target.line(command)}", markup=False, soft_wrap=True)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from draftmark.engines.http import call
 from draftmark.engines.llamacpp.client import LlamaServerClient
+from draftmark.engines.llamacpp.engine import LlamaCpp
 from draftmark.errors import BadInputError
 from draftmark.ports import EngineClient
 
@@ -19,12 +21,14 @@ class Detected:
         version: As the server says; None when it does not.
         evidence: What it was recognised by.
         client: For asking it about itself; None for an engine without a folder of its own here.
+        extra: Fields for measured requests, such as a switch that turns the prompt cache off.
     """
 
     engine: str
     version: str | None
     evidence: str
     client: EngineClient | None
+    extra: Mapping[str, object] = field(default_factory=dict)
 
 
 def detect(url: str) -> Detected:
@@ -44,6 +48,7 @@ def detect(url: str) -> Detected:
                 version=build if isinstance(build, str) else None,
                 evidence="GET /props has default_generation_settings",
                 client=LlamaServerClient(base),
+                extra=LlamaCpp().request_extra(),
             )
     for path, engine in (("/get_model_info", "sglang"), ("/version", "vllm")):
         reply = call(base + path)

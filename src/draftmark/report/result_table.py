@@ -14,7 +14,7 @@ from rich.cells import cell_len, set_cell_size
 
 from draftmark.report import figures
 from draftmark.report.view import ALL, AxisView, Figure, ResultView
-from draftmark.report.words import against_baseline, at_once, figure_on, role, tie_rule
+from draftmark.report.words import against_baseline, at_once, figure_on, role, tie_rule, unit
 
 MARKS = {"choice": "*", "tie": "=", "baseline": " ", "other": " "}
 GAP = "  "
@@ -46,11 +46,14 @@ def _ratio(figure: Figure, role_word: str) -> str:
     return against_baseline(figure.ratio)
 
 
+ACCEPT = Column("accept", lambda figure, _: figures.length(figure.accept_len))
+PER_STEP = Column("tok/step", lambda figure, _: figures.length(figure.tokens_per_step), detail=True)
+
 COLUMNS = (
     Column("tok/s", lambda figure, _: figures.rate(figure.tok_s)),
     Column("ratio (interval)", _ratio, "<"),
-    Column("accept", lambda figure, _: figures.length(figure.accept_len)),
-    Column("tok/step", lambda figure, _: figures.length(figure.tokens_per_step), detail=True),
+    ACCEPT,
+    PER_STEP,
     Column("TTFT ms", lambda figure, _: figures.millis(figure.ttft_ms_p50), detail=True),
     Column("TPOT ms", lambda figure, _: figures.millis(figure.tpot_ms_p50), detail=True),
 )
@@ -99,6 +102,10 @@ def _block(
 def _group(view: ResultView, axis: AxisView, columns: Sequence[Column]) -> list[str]:
     """The heads and the figures of every measured arm on one axis, padded to equal width."""
     pooled = axis.workload == ALL
+    seen = [figure for arm in view.measured if (figure := figure_on(arm, axis)) is not None]
+    if any(f.tokens_per_step for f in seen) and not any(f.accept_len for f in seen):
+        # This server does not count verifications: what a pass brought is the next best.
+        columns = [PER_STEP if column is ACCEPT else column for column in columns if column is not PER_STEP]
     shown = [column for column in columns if not (pooled and column.head not in ("tok/s", "ratio (interval)"))]
     table = [[column.head for column in shown]]
     marks = [" "]
@@ -131,7 +138,15 @@ def _legend(view: ResultView, axes: Sequence[AxisView]) -> list[Row]:
         marks.append("* choice")
     if "tie" in shown:
         marks.append(f"= tie ({tie_rule(view)})")
-    return [Row(GAP.join(marks), "dim")] if marks else []
+    rows = [Row(GAP.join(marks), "dim")] if marks else []
+    levels = dict.fromkeys(axis.concurrency for axis in axes)
+    rows += [Row(f"tok/s, {at_once(level)}: {unit(level)}", "dim") for level in levels]
+    figures_seen = [f for axis in axes for arm in view.measured if (f := figure_on(arm, axis)) is not None]
+    if any(f.accept_len for f in figures_seen):
+        rows.append(Row("accept: tokens gained per verification, bonus included", "dim"))
+    elif any(f.tokens_per_step for f in figures_seen):
+        rows.append(Row("tok/step: output tokens per pass of the model", "dim"))
+    return rows
 
 
 def _align(cell: str, width: int, align: str) -> str:

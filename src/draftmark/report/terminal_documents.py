@@ -74,6 +74,8 @@ def print_inspect(document: Mapping[str, Any], console: Console) -> None:
 def print_plan(document: Mapping[str, Any], console: Console) -> None:
     """What every arm would change, and what the run would cost."""
     arms = mappings(document, "arms")
+    for note in texts(document, "notes"):
+        hanging(console, "note: ", note, "bold")
     for arm in arms:
         label = text(arm, "label") or text(arm, "arm") or figures.UNKNOWN
         said = ": ".join(part for part in (text(arm, "verdict"), text(arm, "because")) if part)
@@ -92,6 +94,10 @@ def print_plan(document: Mapping[str, Any], console: Console) -> None:
         f"{started} of {plural(len(arms), 'arm')} to start: {plural(restarts, 'restart')}, about {about} min.",
         "bold",
     )
+    assumed = mapping(document, "assumed")
+    if assumed:
+        start, measure = (figures.duration(number(assumed, key)) for key in ("start_s", "measure_s"))
+        line(console, f"assumed: a start takes {start}, the measurements of a trial {measure}", "dim")
 
 
 def print_compare(document: Mapping[str, Any], console: Console) -> None:
@@ -123,6 +129,10 @@ def _print_level(level: Document, console: Console) -> None:
     heading(console, _level_title(level))
     counted = f"{plural(number(level, 'requests'), 'request')} in {figures.duration(number(level, 'duration_s'))}"
     rate = f"{figures.rate(number(level, 'output_tok_s'))} tok/s"
+    decode = number(level, "decode_tok_s")
+    rate += " in all, prompts read included"
+    if decode is not None:
+        rate += f"; decode {figures.rate(decode)} tok/s a request"
     hanging(console, "  ", f"{counted}, {_errors(level)}; output {rate}")
     accepted = [
         f"{name} {figures.length(value)}"

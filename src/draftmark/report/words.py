@@ -41,8 +41,8 @@ def outcome(result: ResultView) -> str:
 
 
 def at_once(concurrency: int) -> str:
-    """A concurrency: `1 request`, `4 at once`."""
-    return "1 request" if concurrency == 1 else f"{concurrency} at once"
+    """A concurrency: `1 at a time`, `4 at once`."""
+    return "1 at a time" if concurrency == 1 else f"{concurrency} at once"
 
 
 def axis_title(axis: AxisView) -> str:
@@ -95,6 +95,8 @@ def restored(result: ResultView) -> str:
     """Whether the service is as it was found."""
     if result.restored is None:
         return "restored: not recorded"
+    if (result.service or "").startswith(("cmd:", "embedded:")):
+        return "nothing left running" if result.restored else "something may be left running"
     return "original restored" if result.restored else "original not restored"
 
 

@@ -38,6 +38,7 @@ class RunInfo:
         arms: All arms, the baseline included, in the order given.
         refused: Arms that are not started, by name, and why.
         schedule: Slots in order.
+        notes: What was found before the first start and bears on the result.
     """
 
     schema: str = "draftmark.run/1"
@@ -58,6 +59,7 @@ class RunInfo:
     arms: tuple[Arm, ...]
     refused: dict[str, Refusal]
     schedule: tuple[Slot, ...]
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -76,6 +76,11 @@ def _loadavg() -> list[float] | None:
         return None
 
 
+def has_gpu() -> bool:
+    """Whether a GPU driver of NVIDIA or AMD is loaded."""
+    return any(Path(device).exists() for device in ("/dev/nvidiactl", "/dev/kfd"))
+
+
 def free_port() -> int:
     """A TCP port of the loopback that was free a moment ago. Another process can take it before you do."""
     with socket.socket() as probe:

@@ -139,7 +139,7 @@ class FakeEngine:
         """Never by the log."""
         return None
 
-    def cpu_bound(self, command: Sequence[str]) -> bool:
+    def cpu_bound(self, command: Sequence[str]) -> bool | None:
         """As the embedded engine."""
         return True
 

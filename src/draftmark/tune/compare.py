@@ -12,7 +12,7 @@ from draftmark.tune.statistics import t_quantile
 _LEVEL = 0.95
 # Fields of the result document in which two runs must agree, and what a difference would mean.
 _ALIKE = (
-    ("workloads", "they asked different prompts"),
+    ("workloads", "they asked different prompts, or for answers of another length"),
     ("settings.api", "they spoke different protocols"),
     ("settings.requests", "they sent different numbers of requests"),
     ("host.cpu_model", "they ran on different processors"),
@@ -63,11 +63,15 @@ def compare(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[dict[str, Any]]:
 def sentence(rows: list[dict[str, Any]]) -> str:
     """What can be said of all rows together."""
     apart = [r for r in rows if r["low"] is not None and (r["low"] > 1 or r["high"] < 1)]
+    unjudged = sum(1 for r in rows if r["low"] is None)
+    rest = f"; {unjudged} more have a single trial on a side and cannot be judged" if unjudged else ""
+    if len(rows) == unjudged:
+        return "nothing can be judged: no arm has two trials in both runs; use --rounds 2 or more"
     if not apart:
-        return f"no difference beyond noise in {len(rows)} comparisons"
+        return f"no difference beyond noise in {len(rows) - unjudged} comparisons{rest}"
     most = max(apart, key=lambda r: abs(math.log(r["ratio"])))
     return (
-        f"{len(apart)} of {len(rows)} comparisons differ beyond noise; the largest: "
+        f"{len(apart)} of {len(rows) - unjudged} comparisons differ beyond noise{rest}; the largest: "
         f"{most['arm']} on {most['axis']}, {most['ratio']:.2f}x ({most['low']:.2f}–{most['high']:.2f})"
     )
 
@@ -114,4 +118,6 @@ def _field(document: Mapping[str, Any], path: str) -> Any:
     value: Any = document
     for part in path.split("."):
         value = value.get(part) if isinstance(value, Mapping) else None
+    if isinstance(value, Mapping):
+        return ", ".join(f"{k} at once: {v}" for k, v in value.items())
     return value

@@ -269,7 +269,8 @@ def _void(axes: Sequence[_Axis], baseline: str) -> str | None:
         if len(pair) > 1:
             moved = pair[-1].value - pair[0].value
             if abs(moved) > t_quantile(1.0 - PAIR_RISK / 2.0, PRIOR_DF) * PRIOR_SD * math.sqrt(2.0):
-                return f"the baseline ended {_faster(math.exp(moved))}: drift beyond noise voids the ranking"
+                change = f"the baseline ended {_faster(math.exp(moved))} {load(axis.concurrency)}"
+                return f"{change}: drift beyond noise voids the ranking"
     return None
 
 

@@ -322,7 +322,7 @@ def _trial(t: Trial, info: RunInfo, measured: Measured) -> dict[str, Any]:
 
 
 def _warnings(record: RunRecord, decisions: Sequence[AxisDecision]) -> list[str]:
-    found: list[str] = []
+    found = list(record.info.notes)
     torn = [r.trial.directory for r in record.trials if r.torn]
     if torn:
         found.append(f"records are missing in {', '.join(torn)}; figures follow from what is there")

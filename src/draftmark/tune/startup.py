@@ -21,13 +21,17 @@ class NotReadyError(StartError):
         line: The line of its log that says why, if one does.
     """
 
-    def __init__(self, what: str, line: Evidence | None, log: Path) -> None:
+    def __init__(self, what: str, line: Evidence | None, log: Path, lines: Sequence[str]) -> None:
+        last = next((text.strip() for text in reversed(lines) if text.strip()), "")[:300]
+        shown = (
+            (what,) if line is not None else (f"the last line of its log: {last}" if last else "its log is empty",)
+        )
         super().__init__(
             what if line is None else f"the server did not start: {line.text}",
-            evidence=(what,) if line is not None else (),
+            evidence=shown,
             next_step=f"see {log}",
         )
-        self.because = what if line is None else line.text
+        self.because = line.text if line is not None else f"{what}; {shown[0]}"
         self.line = line
 
 
@@ -96,7 +100,8 @@ class Starter:
         return Ready(client=client, identity=identity, start_s=self.clock.monotonic() - began)
 
     def _not_ready(self, log: Path, what: str) -> NotReadyError:
-        return NotReadyError(what, self.engine.decisive(log_lines(log), log.name), log)
+        lines = log_lines(log)
+        return NotReadyError(what, self.engine.decisive(lines, log.name), log, lines)
 
 
 def log_lines(log: Path) -> list[str]:

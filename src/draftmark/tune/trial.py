@@ -115,6 +115,7 @@ class _Notes:
     status: TrialStatus = TrialStatus.VOID
     because: str | None = None
     evidence: tuple[Evidence, ...] = ()
+    began_s: float | None = None
     start_s: float | None = None
     speculation: SpeculationState | None = None
     stop: StopReport | None = None
@@ -195,7 +196,9 @@ class TrialRunner:
             evidence=notes.evidence,
             started_at=started_at,
             start_s=_rounded(notes.start_s),
-            downtime_s=round((notes.start_s or (stopping - began)) + (ended - stopping), 3),
+            downtime_s=None
+            if notes.began_s is None
+            else round((notes.start_s or (stopping - notes.began_s)) + (ended - stopping), 3),
             total_s=round(ended - began, 3),
             command=redacted(command),
             speculation=notes.speculation,
@@ -227,6 +230,7 @@ class TrialRunner:
 
     def _start(self, slot: Slot, command: tuple[str, ...], writer: TrialWriter, notes: _Notes) -> Ready:
         self.act("start", slot.number, {"command": redacted(command)})
+        notes.began_s = self.clock.monotonic()
         self.observer.phase(slot, f"starting {slot.arm.label}", self.limits.start_timeout_s)
         starter = Starter(
             engine=self.engine,

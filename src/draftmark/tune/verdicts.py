@@ -107,7 +107,7 @@ class Conclusion:
         latency: Choice at the lowest concurrency; None when inconclusive there.
         throughput: Choice at the highest concurrency; None when inconclusive there, or only one was measured.
         recommended: What to run: better than the baseline on one of the two and not worse on the other, else the
-            baseline; None when nothing was measured.
+            baseline; None when nothing is settled.
         ties: Arms within noise of the best on the axis that decided, shallowest first.
         by_workload: Per workload, its own choice at the lowest concurrency.
         front: Arms that no other beats on one of the two without losing on the other, by their point figures.
@@ -226,8 +226,8 @@ def conclude(
     return Conclusion(
         latency=low.choice,
         throughput=None if case.high is None else case.high.choice,
-        recommended=baseline if chosen is None else chosen,
-        ties=by.ties,
+        recommended=chosen,
+        ties=() if chosen is None else by.ties,
         by_workload={d.workload: d.choice for d in case.singles if d.concurrency == low.concurrency},
         front=_front(case),
         because=because,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from draftmark.engines.flags import value_of
 from draftmark.engines.llamacpp import flags, logs
@@ -117,10 +117,12 @@ class LlamaCpp:
             )
         return found
 
-    def cpu_bound(self, command: Sequence[str]) -> bool:
-        """The embedded build has no GPU; another build does without one when no layer goes there."""
+    def cpu_bound(self, command: Sequence[str]) -> bool | None:
+        """By the layers that are sent to a GPU; unset, the build sends what fits to any GPU that there is."""
         layers = value_of(command, flags.facts()["facts"]["gpu_layers"])
-        return layers == "0" or any(Path(word).name == "launcher.py" for word in command)
+        if layers == "0" or any(PurePath(word).name == "launcher.py" for word in command):
+            return True
+        return None if layers in (None, "auto") else False
 
     def headers(self, command: Sequence[str]) -> dict[str, str]:
         """The first of the keys that the server was started with."""
