@@ -100,8 +100,11 @@ class Supervisor(Protocol):
         """Exit status of the last main process, negative for a signal; None while it runs or if unknown."""
         ...
 
-    def stop(self) -> StopReport:
+    def stop(self, *, hurry: bool = False) -> StopReport:
         """SIGTERM, wait, SIGTERM, wait, SIGKILL; returns when every process of the service is gone. Idempotent.
+
+        Args:
+            hurry: The user wants to leave: give it no more than a few seconds in all.
 
         Raises:
             UnrestoredError: A process does not end even at SIGKILL.

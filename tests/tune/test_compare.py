@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+import math
+import random
 from typing import Any
 
 import pytest
 
 from draftmark.errors import RefusedError
-from draftmark.tune.compare import compare, sentence, unlike
+from draftmark.tune.compare import compare, differences, sentence, unlike
 
 
 def run(*figures: float, arm: str = "d4") -> dict[str, Any]:
@@ -36,7 +38,41 @@ def test_no_difference() -> None:
     assert rows[0]["low"] < 1 < rows[0]["high"]
     assert sentence(rows) == "no difference beyond noise in 1 comparisons"
     same = compare(run(40.0, 40.0), run(40.0, 40.0))
-    assert (same[0]["low"], same[0]["high"]) == (1.0, 1.0)
+    assert same[0]["low"] < 0.96  # figures that agree to the digit do not make two runs one
+    small = compare(run(40.0, 40.1, 40.0), run(40.6, 40.7, 40.6))
+    assert "no difference" in sentence(small)
+
+
+def test_identical_servers_seldom_differ() -> None:
+    rng = random.Random(41)
+    alarms = 0
+    for _ in range(60):
+        runs = []
+        for _ in range(2):
+            day = rng.gauss(0, 0.02)
+            document = run(40.0)
+            document["arms"] = [
+                {
+                    "arm": f"d{depth}",
+                    "axes": {
+                        f"w@{c}": {
+                            "tok_s": 40.0,
+                            "values": [40 * math.exp(day + rng.gauss(0, 0.02)) for _ in range(3)],
+                        }
+                        for c in range(4)
+                    },
+                }
+                for depth in range(4)
+            ]
+            runs.append(document)
+        alarms += "differ beyond noise" in sentence(compare(*runs))
+    assert alarms <= 6
+
+
+def test_what_differs_is_told() -> None:
+    a, b = run(40.0, 41.0), run(40.0, 41.0)
+    a["engine"], b["engine"] = ({"name": "llamacpp", "version": v, "command": ["x", v]} for v in ("1", "2"))
+    assert differences(a, b) == ["engine.version: 1 against 2", "engine.command: x 1 against x 2"]
 
 
 def test_single_figures_have_no_interval() -> None:

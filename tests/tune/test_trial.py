@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from draftmark.load.client import LoadRun
 from draftmark.model import (
     Arm,
     ClientHealth,
+    Counters,
     Message,
     Prompt,
     Refusal,
@@ -25,7 +27,7 @@ from draftmark.ports import CpuSample
 from draftmark.run.directory import RunDirectory
 from draftmark.run.records import RunInfo, encode_document
 from draftmark.testing.fakes import FakeEngine, FakeLoad, FakeSupervisor, FakeWorld, NullObserver
-from draftmark.tune.disturbance import foreign_cores, load_faults
+from draftmark.tune.disturbance import counters_astray, foreign_cores, load_faults, paused
 from draftmark.tune.plan import schedule
 from draftmark.tune.result import derive
 from draftmark.tune.runner import Journal, Sweep
@@ -169,9 +171,10 @@ def test_a_baseline_that_does_not_start_ends_it(tmp_path: Path) -> None:
     with pytest.raises(FailedError, match="does not start") as caught:
         lab.sweep().run()
     assert "fatal: out of everything" in caught.value.evidence
-    with pytest.raises(FailedError):
-        lab.sweep().run()
-    assert lab.world.events.count("start off") == 1
+    lab.world.starts = lambda _arm: True  # mended: going on tries it again
+    lab.sweep().run()
+    assert lab.world.events.count("start off") == 5
+    assert derive(lab.directory.load())["complete"] is True
 
 
 @pytest.mark.parametrize("lost", ["d4"])
@@ -262,6 +265,70 @@ def test_a_full_disk_stops_the_server_before_the_error_is_told(tmp_path: Path) -
     assert lab.world.running is None
     assert lab.world.events[-1] == "stop"
     assert lab.directory.finished() == frozenset()
+
+
+def test_a_finished_run_is_left_as_it_is(tmp_path: Path) -> None:
+    lab = Lab(tmp_path / "run", FakeWorld(truth_tok_s=speed))
+    lab.sweep().run()
+    before = encode_document(derive(lab.directory.load()))
+    actions = (tmp_path / "run" / "actions.jsonl").read_bytes()
+    lab.sweep().run()
+    assert (tmp_path / "run" / "actions.jsonl").read_bytes() == actions
+    assert encode_document(derive(lab.directory.load())) == before
+
+
+def test_lost_copied_and_doubled_records_are_told(tmp_path: Path) -> None:
+    lab = Lab(tmp_path / "run", FakeWorld(truth_tok_s=speed))
+    lab.sweep().run()
+    trials = tmp_path / "run" / "trials"
+    shutil.copytree(trials / "02-d4", trials / "06-d4")
+    shutil.copytree(trials / "02-d4", trials / "77-d4")
+    shutil.rmtree(trials / "09-d8")
+    lines = (trials / "01-off" / "requests.jsonl").read_bytes().splitlines(keepends=True)
+    (trials / "01-off" / "requests.jsonl").write_bytes(b"".join([lines[0], *lines]))
+    result = derive(lab.directory.load())
+    assert result["complete"] is False
+    assert [t["number"] for t in result["trials"]] == [1, 2, 3, 4, 5, 6, 7, 8, 10]
+    told = " ".join(result["warnings"])
+    assert "not trials of this run, counted nowhere: 06-d4, 77-d4" in told
+    assert "records of trial 9 are gone" in told
+    assert "doubled in 01-off" in told
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "part"),
+    [
+        ((0, 0), (48, 10), None),
+        ((100, 0), (150, 10), None),  # one or two a request may be counted differently
+        ((100, 50), (20, 10), "counters fell"),
+        ((100, 0), (400, 10), "others used the server"),
+        ((100, 0), (110, 10), "it restarted"),
+        ((None, None), (None, None), None),
+    ],
+)
+def test_counters_that_contradict_us(
+    before: tuple[int | None, int | None], after: tuple[int | None, int | None], part: str | None
+) -> None:
+    ours = [dataclasses.replace(request(None), output_tokens=16) for _ in range(3)]
+    old, new = (Counters(output_tokens=o, drafted_tokens=d) for o, d in (before, after))
+    found = counters_astray(old, new, ours)
+    assert (found is None) if part is None else (part in str(found))
+    failed = [*ours, request("reset")]
+    assert counters_astray(Counters(output_tokens=0), Counters(output_tokens=900), failed) is None
+
+
+def test_a_stream_that_stood_still() -> None:
+    def stream(gaps: list[float]) -> RequestRecord:
+        times = [0.1]
+        for gap in gaps:
+            times.append(times[-1] + gap)
+        return dataclasses.replace(request(None), chunks=tuple((t, float(i + 1)) for i, t in enumerate(times)))
+
+    assert paused([stream([0.1] * 30)]) is None
+    assert paused([stream([0.1] * 30 + [0.9])]) is None
+    assert paused([stream([0.4] * 30 + [3.0])]) is None  # a slow server, not a stopped one
+    assert "stood still for 3.0 s" in str(paused([stream([0.1] * 20 + [3.0] + [0.1] * 10)]))
+    assert paused([stream([5.0])]) is None
 
 
 def test_foreign_cores() -> None:

@@ -23,7 +23,7 @@ from draftmark.load.client import LoadRun, run_closed_loop
 from draftmark.load.measurement import measure
 from draftmark.model import Counters, Measurement, RequestRecord, ServiceKind
 from draftmark.ports import EngineClient
-from draftmark.run.directory import TrialWriter, storing
+from draftmark.run.directory import TrialWriter
 from draftmark.service.host import SystemClock
 from draftmark.service.reference import parse_reference
 from draftmark.tune.disturbance import load_faults
@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
             evidence=(f"errors: {', '.join(kinds)}",),
             next_step="see whether the server serves at all: draftmark inspect SERVICE",
         )
-    return 0
+    return 40 if any(m.disturbed for m in measured) else 0
 
 
 def _header(text: str) -> tuple[str, str]:
@@ -131,8 +131,10 @@ def _record_to(path: Path | None) -> Iterator[Callable[[RequestRecord], None]]:
     if path is None:
         yield lambda _record: None
         return
-    with storing(path.parent):
-        path.open("wb").close()
+    if path.exists():
+        raise UsageError(f"{path} exists", next_step="name a file that is not there yet after --output")
+    if not path.parent.is_dir():
+        raise UsageError(f"there is no directory {path.parent}", next_step="make it, or name another place")
     writer = TrialWriter.at(path)
     try:
         yield writer.request

@@ -25,7 +25,7 @@ def run(args: argparse.Namespace) -> int:
     document = {
         "schema": "draftmark.compare/1",
         "runs": [str(args.first), str(args.second)],
-        "services": [first["service"], second["service"]],
+        "differences": comparison.differences(first, second),
         "axes": rows,
         "sentence": comparison.sentence(rows),
     }
@@ -34,5 +34,8 @@ def run(args: argparse.Namespace) -> int:
     else:
         from draftmark.report.terminal import print_compare
 
-        print_compare(document, result_console())
+        console = result_console()
+        for difference in document["differences"]:
+            console.print(f"differs: {difference}", markup=False, soft_wrap=True)
+        print_compare(document, console)
     return 0

@@ -108,7 +108,7 @@ def target(args: argparse.Namespace) -> Target:
         words = redacted((*(f"{name}={value}" for name, value in spec.env.items()), *spec.argv))
         return Target(
             ref=ref,
-            shown="cmd:" + " ".join(words),
+            shown="cmd:" + shlex.join(words),
             engine=engine,
             command=spec.argv,
             env=dict(spec.env),

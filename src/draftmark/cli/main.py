@@ -75,10 +75,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     except DraftmarkError as error:
         _show(error)
         return error.exit_status
-    except BrokenPipeError:
+    except OSError as error:
+        if not isinstance(error, BrokenPipeError):
+            _say(f"error: {error.strerror or error}: {error.filename or 'output'}")
+            return DraftmarkError.exit_status
         # The reader went away (`draftmark … | head`): not our error, and nobody is there to be told.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except Exception as error:  # a fault of ours: the user still gets what, evidence and next step
+        if os.environ.get("DRAFTMARK_DEBUG"):
+            raise
+        _show(_fault(error))
+        return DraftmarkError.exit_status
 
 
 def _dispatch(words: list[str]) -> int:
@@ -121,7 +129,20 @@ def _own_signals() -> None:
         raise Interrupted(signum)
 
     for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(signum, handle)
+        if signal.getsignal(signum) is not signal.SIG_IGN:  # nohup, or a shell that runs us in the background
+            signal.signal(signum, handle)
+
+
+def _fault(error: Exception) -> DraftmarkError:
+    frame = error.__traceback__
+    while frame is not None and frame.tb_next is not None:
+        frame = frame.tb_next
+    where = f"{frame.tb_frame.f_code.co_filename}:{frame.tb_lineno}" if frame is not None else "unknown place"
+    return DraftmarkError(
+        "draftmark itself failed; nothing is left running",
+        evidence=(f"{type(error).__name__}: {error}"[:500], where),
+        next_step="report it; with DRAFTMARK_DEBUG=1 the whole traceback is shown",
+    )
 
 
 def _say(text: str) -> None:

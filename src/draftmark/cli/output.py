@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import sys
-from typing import Any
+from typing import IO, Any, cast
 
 import msgspec
 from rich.console import Console
 
+from draftmark.errors import BadInputError
+
 
 def print_json(document: Any) -> None:
     """One JSON document on stdout."""
+    if sys.stdout is None:
+        raise BadInputError("stdout is closed, so the document has nowhere to go", next_step="leave stdout open")
     sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n")
     sys.stdout.buffer.flush()
 
@@ -26,6 +32,31 @@ def result_console() -> Console:
     return _Console(highlight=False)
 
 
+class _Patient(io.TextIOBase):
+    """stderr that may go away: a closed terminal or a full disk under it ends no run."""
+
+    def write(self, text: str) -> int:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stderr.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stderr.flush()
+
+    def isatty(self) -> bool:
+        return sys.stderr.isatty()
+
+    def fileno(self) -> int:
+        return sys.stderr.fileno()
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return sys.stderr.encoding
+
+
 def progress_console() -> Console:
-    """For progress and notes."""
-    return Console(stderr=True, highlight=False)
+    """For progress and notes. Whoever reads them may leave; the work goes on."""
+    if sys.stderr is None:
+        return Console(quiet=True)
+    return Console(file=cast("IO[str]", _Patient()), highlight=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from dataclasses import dataclass
 
 from draftmark import __version__
@@ -97,5 +98,6 @@ def planned(args: argparse.Namespace) -> Planned:
         refused=refused,
         schedule=schedule(startable, rounds, baseline),
         notes=tuple(notes),
+        cwd=None if demo else os.getcwd(),  # noqa: PTH109 - as the user sees it
     )
     return Planned(target=target, info=info, axes=compose.axes(found, levels, requests, embedded=demo))

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from draftmark.cli.output import print_json, result_console
+from draftmark.errors import BadInputError
 from draftmark.run.directory import RunDirectory
 from draftmark.run.records import encode_document
 from draftmark.tune.result import derive, measurements
@@ -15,7 +16,14 @@ from draftmark.tune.result import derive, measurements
 def rederive(directory: RunDirectory) -> dict[str, Any]:
     """`result.json` and each trial's `measurement.json`, from the records alone."""
     record = directory.load()
-    result = derive(record)
+    try:
+        result = derive(record)
+    except (ArithmeticError, LookupError, ValueError) as error:
+        raise BadInputError(
+            f"the records in {directory.path} contradict one another",
+            evidence=(f"{type(error).__name__}: {error}",),
+            next_step="they were edited or damaged; begin a new run",
+        ) from None
     for trial in record.trials:
         found = measurements(trial, record.info)
         directory.write(f"trials/{trial.trial.directory}/measurement.json", encode_document(found))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 from functools import partial
 from pathlib import Path
@@ -145,6 +146,12 @@ def _resumed(args: argparse.Namespace, info: RunInfo) -> Planned:
                 next_step="give the service again: draftmark tune 'cmd:\"…\"' --resume DIR",
             )
         args.service = info.service
+    if info.cwd is not None and info.cwd != os.getcwd():  # noqa: PTH109 - as the user sees it
+        raise UsageError(
+            "the run was begun in another directory, where its relative paths mean something",
+            evidence=(f"begun in {info.cwd}",),
+            next_step=f"cd {shlex.quote(info.cwd)}, and give RUN as seen from there",
+        )
     args.method, args.engine = info.settings["method"], info.settings["engine"]
     target = compose.target(args)
     if not target.embedded and target.shown != info.service:

@@ -15,6 +15,7 @@ import msgspec
 from draftmark.errors import BadInputError, StorageError, UsageError
 from draftmark.model import RequestRecord, Trial
 from draftmark.run.records import (
+    RUN_SCHEMA,
     Action,
     RunInfo,
     RunRecord,
@@ -46,10 +47,11 @@ def storing(path: Path) -> Iterator[None]:
                 evidence=evidence,
                 next_step=f"free some space, then: draftmark tune --resume {path}",
             ) from None
+        advice = "name a directory that you may write to: --run DIR"
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            advice = "raise the limit of open files (ulimit -n), or lower --concurrency"
         raise BadInputError(
-            f"cannot write to the run directory {path}",
-            evidence=evidence,
-            next_step="name a directory that you may write to: --run DIR",
+            f"cannot write to the run directory {path}", evidence=evidence, next_step=advice
         ) from None
 
 
@@ -135,6 +137,7 @@ class RunDirectory:
             BadInputError: The place cannot be written.
             StorageError: The disk is full.
         """
+        data = encode_document(info)
         with storing(path):
             if path.exists() and (not path.is_dir() or any(path.iterdir())):
                 raise UsageError(
@@ -142,7 +145,7 @@ class RunDirectory:
                     next_step=f"go on with it (draftmark tune --resume {path}) or name another: --run DIR",
                 )
             (path / "trials").mkdir(parents=True, exist_ok=True)
-            write_atomically(path / "run.json", encode_document(info))
+            write_atomically(path / "run.json", data)
         return cls(path, info)
 
     @classmethod
@@ -154,7 +157,7 @@ class RunDirectory:
         """
         try:
             data = (path / "run.json").read_bytes()
-            return cls(path, decode(data, RunInfo))
+            info = decode(data, RunInfo)
         except OSError as error:
             raise BadInputError(
                 f"{path} is not a run directory",
@@ -167,6 +170,13 @@ class RunDirectory:
                 evidence=(str(error),),
                 next_step="it was written by another version, or damaged; start a new run",
             ) from None
+        if info.schema != RUN_SCHEMA:
+            raise BadInputError(
+                f"{path} was written by another version of draftmark",
+                evidence=(f"schema {info.schema}, this version reads {RUN_SCHEMA}",),
+                next_step=f"use draftmark {info.draftmark}",
+            )
+        return cls(path, info)
 
     def action(self, action: Action) -> None:
         """Append one action."""
@@ -203,8 +213,10 @@ class RunDirectory:
         Raises:
             BadInputError: A finished trial cannot be read.
         """
-        trials = []
-        for _, path in self._finished():
+        trials: list[TrialRecord] = []
+        strays: list[str] = []
+        planned = {slot.number: slot.arm for slot in self.info.schedule}
+        for number, path in self._finished():
             try:
                 trial = decode((path / "trial.json").read_bytes(), Trial)
                 requests = path / "requests.jsonl"
@@ -215,10 +227,13 @@ class RunDirectory:
                     evidence=(str(error),),
                     next_step=f"move it away and go on: draftmark tune --resume {self.path}",
                 ) from None
+            if path.name != trial.directory or planned.get(number) != trial.arm:
+                strays.append(path.name)
+                continue
             trials.append(TrialRecord(trial=trial, requests=records))
         log = self.path / "actions.jsonl"
         actions = decode_lines(log.read_bytes(), Action) if log.exists() else ()
-        return RunRecord(info=self.info, actions=actions, trials=tuple(trials))
+        return RunRecord(info=self.info, actions=actions, trials=tuple(trials), strays=tuple(strays))
 
     def write(self, name: str, data: bytes) -> Path:
         """A derived file, such as `result.json`; replaced as a whole."""

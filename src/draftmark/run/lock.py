@@ -9,14 +9,28 @@ import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TextIO
 
-from draftmark.errors import RefusedError
+from draftmark.errors import BadInputError, RefusedError
 
 
 def _lock_directory() -> Path:
     runtime = os.environ.get("XDG_RUNTIME_DIR")
-    base = Path(runtime) if runtime and os.access(runtime, os.W_OK) else Path(tempfile.gettempdir())
+    usable = runtime and os.path.isdir(runtime) and os.access(runtime, os.W_OK)  # noqa: PTH112 - a str, maybe None
+    base = Path(runtime) if runtime and usable else Path(tempfile.gettempdir())
     return base / f"draftmark-{os.getuid()}"
+
+
+def _opened(path: Path) -> TextIO:
+    try:
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        return path.open("a+")
+    except OSError as error:
+        raise BadInputError(
+            "the lock that keeps two draftmarks apart cannot be taken",
+            evidence=(f"{path}: {error.strerror}",),
+            next_step="make that place writable, or set TMPDIR to one that is",
+        ) from None
 
 
 @contextlib.contextmanager
@@ -31,9 +45,8 @@ def exclusive(service: str, *, about: str) -> Iterator[None]:
         RefusedError: Another process holds it.
     """
     directory = _lock_directory()
-    directory.mkdir(mode=0o700, exist_ok=True)
     path = directory / f"{hashlib.sha256(service.encode()).hexdigest()[:16]}.lock"
-    with path.open("a+") as file:
+    with _opened(path) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

@@ -11,6 +11,8 @@ from draftmark.model import Arm, Refusal, RequestRecord, Trial, Workload
 
 T = TypeVar("T")
 
+RUN_SCHEMA = "draftmark.run/1"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slot:
@@ -38,10 +40,11 @@ class RunInfo:
         arms: All arms, the baseline included, in the order given.
         refused: Arms that are not started, by name, and why.
         schedule: Slots in order.
+        cwd: Working directory, in which a relative path of the command line means something.
         notes: What was found before the first start and bears on the result.
     """
 
-    schema: str = "draftmark.run/1"
+    schema: str = RUN_SCHEMA
     draftmark: str
     service: str
     engine: str
@@ -60,6 +63,7 @@ class RunInfo:
     refused: dict[str, Refusal]
     schedule: tuple[Slot, ...]
     notes: tuple[str, ...] = ()
+    cwd: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,17 +99,23 @@ class TrialRecord:
 
     @property
     def torn(self) -> bool:
-        """Whether records are missing that the trial says it wrote."""
-        return len(self.requests) < self.trial.requests
+        """Whether there are fewer records, or more, than the trial says it wrote."""
+        return len(self.requests) != self.trial.requests
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
-    """Everything that a result follows from."""
+    """Everything that a result follows from.
+
+    Attributes:
+        strays: Directories among the trials that are none of this run's: copies, other names, other arms. They
+            count nowhere.
+    """
 
     info: RunInfo
     actions: tuple[Action, ...]
     trials: tuple[TrialRecord, ...]
+    strays: tuple[str, ...] = ()
 
 
 def encode_line(record: object) -> bytes:

@@ -20,6 +20,7 @@ from draftmark.service.proc import machine_cpu_s
 _LOOK_S = 0.01  # how often a stop looks whether everything is gone
 _LINGER_S = 1.0  # what may remain after the main process ended, before it is asked once more
 _REPORT_S = 0.1
+_HURRY_S = 1.5  # each of the two graces when the user wants to leave
 _KILL_WAIT_S = 10.0  # SIGKILL takes effect at once, except in a process stuck inside the kernel
 
 
@@ -85,7 +86,7 @@ class CommandSupervisor:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.stop()
+        self.stop(hurry=kind is not None)
 
     def start(self, command: Sequence[str], log: Path) -> Identity:
         """Start `command`, its stdout and stderr appended to `log`.
@@ -143,7 +144,7 @@ class CommandSupervisor:
         self._process.refresh()
         return self._process.exit_code
 
-    def stop(self) -> StopReport:
+    def stop(self, *, hurry: bool = False) -> StopReport:
         """SIGTERM to the process group, wait, SIGTERM, wait, SIGKILL to all; returns when everything is gone.
 
         Interrupted, it can be called again, and goes on with the next signal.
@@ -161,7 +162,7 @@ class CommandSupervisor:
             self._ending = _Ending(was_dead=not process.main_alive)
         ending = self._ending
         if not process.gone:
-            self._end(process, ending)
+            self._end(process, ending, hurry=hurry)
         self._ending = None
         seconds = self._clock.monotonic() - ending.begun_at if ending.begun_at is not None else 0.0
         return StopReport(
@@ -171,8 +172,11 @@ class CommandSupervisor:
             exit_code=process.exit_code,
         )
 
-    def _end(self, process: GuardedProcess, ending: _Ending) -> None:
-        steps = [("TERM", self._grace_s), ("TERM", self._second_grace_s), ("KILL", _KILL_WAIT_S)]
+    def _end(self, process: GuardedProcess, ending: _Ending, *, hurry: bool) -> None:
+        first_s, second_s = self._grace_s, self._second_grace_s
+        if hurry:
+            first_s, second_s = min(first_s, _HURRY_S), min(second_s, _HURRY_S)
+        steps = [("TERM", first_s), ("TERM", second_s), ("KILL", _KILL_WAIT_S)]
         # Leftovers of a dead main process get the short grace; a stop that was interrupted goes on where it was.
         for name, wait_s in steps[min(max(len(ending.signals), int(ending.was_dead)), 2) :]:
             if ending.begun_at is None:

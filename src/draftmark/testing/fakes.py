@@ -227,7 +227,7 @@ class FakeSupervisor:
         """1 when it is gone."""
         return None if self._world.running is not None else 1
 
-    def stop(self) -> StopReport:
+    def stop(self, *, hurry: bool = False) -> StopReport:
         """Stop at once."""
         self._world.events.append("stop")
         alive = self._world.running is not None

@@ -9,9 +9,12 @@ from typing import Any
 from draftmark.errors import RefusedError
 from draftmark.tune.statistics import t_quantile
 
-_LEVEL = 0.95
+_LEVEL = 0.95  # of all intervals together
+_RUN_SD = 0.02  # two runs of one server on one host differ by about this much as a whole, whatever their rounds say
+_MARGIN = 0.02  # smaller differences matter to nobody
 # Fields of the result document in which two runs must agree, and what a difference would mean.
 _ALIKE = (
+    ("engine.name", "they are different engines"),
     ("workloads", "they asked different prompts, or for answers of another length"),
     ("settings.api", "they spoke different protocols"),
     ("settings.requests", "they sent different numbers of requests"),
@@ -32,7 +35,10 @@ def unlike(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
 
 
 def compare(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Every arm and axis that both runs measured: b over a, with a 95 % interval (Welch's t on logarithms).
+    """Every arm and axis that both runs measured: b over a, with simultaneous 95 % intervals.
+
+    Welch's t on logarithms, widened by what two runs of the same server differ by as a whole, Bonferroni over all
+    rows: of two runs of one configuration, one pair in twenty may show a difference anywhere.
 
     Raises:
         RefusedError: The runs are unlike, or have nothing in common.
@@ -45,12 +51,14 @@ def compare(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[dict[str, Any]]:
             next_step="measure both with the same prompts, settings and host",
         )
     arms_b = {arm["arm"]: arm for arm in b["arms"]}
-    rows = []
-    for arm in a["arms"]:
-        other = arms_b.get(arm["arm"])
-        for axis, figures in arm["axes"].items():
-            if other is not None and axis in other["axes"]:
-                rows.append(_row(axis, arm["arm"], figures, other["axes"][axis]))
+    pairs = [
+        (axis, arm["arm"], figures, other["axes"][axis])
+        for arm in a["arms"]
+        if (other := arms_b.get(arm["arm"])) is not None
+        for axis, figures in arm["axes"].items()
+        if axis in other["axes"]
+    ]
+    rows = [_row(*pair, comparisons=len(pairs)) for pair in pairs]
     if not rows:
         raise RefusedError(
             "these runs have no measured arm in common",
@@ -62,7 +70,7 @@ def compare(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def sentence(rows: list[dict[str, Any]]) -> str:
     """What can be said of all rows together."""
-    apart = [r for r in rows if r["low"] is not None and (r["low"] > 1 or r["high"] < 1)]
+    apart = [r for r in rows if r["low"] is not None and _apart(r)]
     unjudged = sum(1 for r in rows if r["low"] is None)
     rest = f"; {unjudged} more have a single trial on a side and cannot be judged" if unjudged else ""
     if len(rows) == unjudged:
@@ -76,12 +84,31 @@ def sentence(rows: list[dict[str, Any]]) -> str:
     )
 
 
-def _row(axis: str, arm: str, a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, Any]:
+def differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
+    """What is not the same and may be what the comparison is about: service, version, command line."""
+    found = []
+    for field in ("service", "engine.version", "engine.command", "draftmark"):
+        left, right = _field(a, field), _field(b, field)
+        if left != right:
+            found.append(f"{field}: {_shown(left)} against {_shown(right)}")
+    return found
+
+
+def _shown(value: Any) -> str:
+    return " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def _apart(row: Mapping[str, Any]) -> bool:
+    beyond_noise = row["low"] > 1 or row["high"] < 1
+    return bool(beyond_noise and abs(math.log(row["ratio"])) >= math.log1p(_MARGIN))
+
+
+def _row(axis: str, arm: str, a: Mapping[str, Any], b: Mapping[str, Any], *, comparisons: int) -> dict[str, Any]:
     left, right = ([math.log(v) for v in side["values"] if v] for side in (a, b))
     ratio = math.exp(_mean(right) - _mean(left)) if left and right else None
     low = high = None
     if ratio is not None and len(left) > 1 and len(right) > 1:
-        half = _half_width(left, right)
+        half = _half_width(left, right, comparisons)
         low, high = ratio * math.exp(-half), ratio * math.exp(half)
     return {
         "axis": axis,
@@ -94,13 +121,14 @@ def _row(axis: str, arm: str, a: Mapping[str, Any], b: Mapping[str, Any]) -> dic
     }
 
 
-def _half_width(left: list[float], right: list[float]) -> float:
-    """Welch (1947): unequal variances; degrees of freedom by Satterthwaite."""
+def _half_width(left: list[float], right: list[float], comparisons: int) -> float:
+    """Welch (1947): unequal variances; degrees of freedom by Satterthwaite, the run-to-run part known."""
     va, vb = _variance(left) / len(left), _variance(right) / len(right)
-    if va + vb == 0:
-        return 0.0
-    df = (va + vb) ** 2 / (va**2 / (len(left) - 1) + vb**2 / (len(right) - 1))
-    return t_quantile((1 + _LEVEL) / 2, df) * math.sqrt(va + vb)
+    known = 2 * _RUN_SD**2
+    within = va**2 / (len(left) - 1) + vb**2 / (len(right) - 1)
+    df = (va + vb + known) ** 2 / within if within > 0 else 1e6
+    tail = (1 - _LEVEL) / (2 * comparisons)
+    return t_quantile(1 - tail, min(df, 1e6)) * math.sqrt(va + vb + known)
 
 
 def _mean(values: list[float]) -> float:

@@ -54,7 +54,8 @@ def derive(record: RunRecord) -> dict[str, Any]:
     )
     conclusion = conclude(decisions, baseline=info.baseline.name, labels={a.name: a.label for a in info.arms})
     end = next((a for a in reversed(record.actions) if a.what == "finish"), None)
-    complete = end is not None
+    missing = _missing(record)
+    complete = end is not None and not missing
     return {
         "schema": "draftmark.tune/1",
         "draftmark": info.draftmark,
@@ -94,7 +95,7 @@ def derive(record: RunRecord) -> dict[str, Any]:
         "exit_status": exit_status(conclusion),
         "restarts": sum(1 for t in trials if t.start_s is not None or t.status is TrialStatus.DID_NOT_START),
         "downtime_s": _round(sum(known)) if (known := [t.downtime_s for t in trials if t.downtime_s]) else None,
-        "restored": bool(end and end.detail.get("restored")) if complete else None,
+        "restored": bool(end.detail.get("restored")) if end is not None else None,
         "complete": complete,
         "trials": [_trial(t, info, measured[t.number]) for t in trials],
         "warnings": _warnings(record, decisions),
@@ -321,11 +322,25 @@ def _trial(t: Trial, info: RunInfo, measured: Measured) -> dict[str, Any]:
     }
 
 
+def _missing(record: RunRecord) -> list[int]:
+    """Slots without a trial, those aside that were given up on purpose."""
+    if any(action.what == "give-up" for action in record.actions):
+        return []
+    have = {r.trial.number for r in record.trials}
+    gone = {r.trial.arm for r in record.trials if r.trial.status is TrialStatus.DID_NOT_START}
+    return [slot.number for slot in record.info.schedule if slot.number not in have and slot.arm not in gone]
+
+
 def _warnings(record: RunRecord, decisions: Sequence[AxisDecision]) -> list[str]:
     found = list(record.info.notes)
+    if record.strays:
+        found.append(f"not trials of this run, counted nowhere: {', '.join(record.strays)}")
+    missing = _missing(record)
+    if missing and any(action.what == "finish" for action in record.actions):
+        found.append(f"the run finished, but the records of trial {', '.join(map(str, missing))} are gone")
     torn = [r.trial.directory for r in record.trials if r.torn]
     if torn:
-        found.append(f"records are missing in {', '.join(torn)}; figures follow from what is there")
+        found.append(f"records are missing or doubled in {', '.join(torn)}; figures follow from what is there")
     given_up = next((a for a in record.actions if a.what == "give-up"), None)
     if given_up is not None:
         found.append(f"stopped early: {given_up.detail.get('because')}")

@@ -58,16 +58,19 @@ class Sweep:
             FailedError: The baseline itself does not start: there is nothing to compare with.
         """
         info = self.directory.info
-        past = [record.trial for record in self.directory.load().trials]
+        record = self.directory.load()
+        # A service that did not start as it is may have been mended since: it is tried again.
+        past = [r.trial for r in record.trials if not self._baseline_failed(r.trial)]
         finished = {trial.number for trial in past}
         gone = {trial.arm.name for trial in past if trial.status is TrialStatus.DID_NOT_START}
+        left = [s for s in info.schedule if s.number not in finished and s.arm.name not in gone]
+        if not left and any(action.what == "finish" for action in record.actions):
+            return  # nothing is done, so nothing is written
         self.journal.write("resume" if past else "begin", detail={"finished": sorted(finished)})
-        for trial in past:
-            self._must_start(trial)
         void_in_a_row = 0
-        for slot in info.schedule:
+        for slot in left:
             # An arm that did not start is not retried: it would only cost another restart.
-            if slot.number in finished or slot.arm.name in gone:
+            if slot.arm.name in gone:
                 continue
             trial = self._one(slot)
             if trial.status is TrialStatus.DID_NOT_START:
@@ -82,8 +85,11 @@ class Sweep:
                 break
         self.journal.write("finish", detail={"restored": True})
 
+    def _baseline_failed(self, trial: Trial) -> bool:
+        return trial.arm == self.directory.info.baseline and trial.status is TrialStatus.DID_NOT_START
+
     def _must_start(self, trial: Trial) -> None:
-        if trial.arm == self.directory.info.baseline and trial.status is TrialStatus.DID_NOT_START:
+        if self._baseline_failed(trial):
             raise FailedError(
                 "the service does not start as it is now configured",
                 evidence=tuple(line.text for line in trial.evidence) or (trial.because or "",),

@@ -24,7 +24,7 @@ from draftmark.ports import Clock, CpuSample, Engine, EngineClient, HostLoad, Su
 from draftmark.run.directory import TrialWriter
 from draftmark.run.records import Slot
 from draftmark.run.redact import command as redacted
-from draftmark.tune.disturbance import changed_identity, foreign_cores, load_faults
+from draftmark.tune.disturbance import changed_identity, counters_astray, foreign_cores, load_faults
 from draftmark.tune.startup import NotReadyError, Ready, Starter, log_lines
 
 _QUIET_LOOK_S = 0.4
@@ -170,6 +170,7 @@ class TrialRunner:
         notes = _Notes()
         command = self.engine.with_arm(self.supervisor.original, slot.arm)
         self.observer.trial_begins(slot)
+        hurry = True  # until it is known that nobody interrupted
         try:
             try:
                 self._await_quiet(slot, notes)
@@ -180,11 +181,12 @@ class TrialRunner:
                 notes.status, notes.because, notes.evidence = over.status, over.because, over.evidence
             else:
                 self._judge(slot.arm, notes)
+            hurry = False
         finally:
             stopping = self.clock.monotonic()
             self.observer.phase(slot, "stopping the server", None)
             self.act("stop", slot.number, {})
-            notes.stop = self.supervisor.stop()
+            notes.stop = self.supervisor.stop(hurry=hurry)
             ended = self.clock.monotonic()
             writer.close()
         trial = Trial(
@@ -298,7 +300,11 @@ class TrialRunner:
             if changed:
                 found = self.engine.decisive(log_lines(writer.log), writer.log.name)
                 raise _Over(TrialStatus.VOID, f"{changed} during {axis.key}", (found,) if found else ())
-            notes.counters[axis.key] = counted = counters_between(before, client.counters())
+            after = client.counters()
+            notes.counters[axis.key] = counted = counters_between(before, after)
+            astray = counters_astray(before, after, run.records)
+            if astray:
+                raise _Over(TrialStatus.VOID, f"{astray} during {axis.key}")
             notes.count(counted.drafted_tokens)
             notes.client[axis.key] = run.client
             reasons = load_faults(run, self.limits.max_error_rate, self.limits.max_loop_lag_ms)
