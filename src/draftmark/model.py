@@ -244,9 +244,18 @@ class Acceptance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientHealth:
-    """How the load generator itself fared; a client that lagged voids the measurement."""
+    """How the load generator itself fared; a client that lagged voids the measurement.
+
+    Attributes:
+        loop_lag_ms_p99: How late its event loop ran what was due, 99th percentile.
+        loop_lag_ms_max: The longest single lag: a pause of the whole process is one lag, which no percentile shows.
+        loop_pauses_ms: Sum of the lags over 100 ms.
+        cpu_s: CPU seconds of its process.
+    """
 
     loop_lag_ms_p99: float | None = None
+    loop_lag_ms_max: float | None = None
+    loop_pauses_ms: float | None = None
     cpu_s: float | None = None
 
 

@@ -76,11 +76,55 @@ def test_counters_and_activity(serve: tuple[str, Replies]) -> None:
     assert client.speculation().on is True
 
 
-@pytest.mark.parametrize("body", ["", "[]", "{}", "not json", "[1, 2]"])
+JUNK = [
+    "",
+    "[]",
+    "{}",
+    "null",
+    "not json",
+    "[1, 2]",
+    '[{"speculative": 1, "is_processing": "yes"}]',
+    '[{"speculative": [true]}, null]',
+    "[" * 100_000,
+    '{"a":' * 100_000,
+    "9" * 5000,
+    '"\\ud800"',
+]
+
+
+@pytest.mark.parametrize("body", JUNK, ids=range(len(JUNK)))
 def test_slots_that_say_nothing(serve: tuple[str, Replies], body: str) -> None:
     url, replies = serve
     replies["/slots"] = (200, body)
     assert LlamaServerClient(url).speculation().on is None
+    assert LlamaServerClient(url).activity().running is None
+
+
+def test_a_slot_that_does_not_say_may_be_at_work(serve: tuple[str, Replies]) -> None:
+    url, replies = serve
+    replies["/slots"] = (200, '[{"is_processing": false}, {"id": 1}]')
+    assert LlamaServerClient(url).activity().running is None
+    replies["/slots"] = (200, '[{"is_processing": false}, {"is_processing": false}]')
+    assert LlamaServerClient(url).activity().running == 0
+
+
+@pytest.mark.parametrize("body", [*JUNK, '{"error": "no"}', '{"content": 5}'], ids=range(len(JUNK) + 2))
+def test_an_answer_of_junk_is_not_generating(serve: tuple[str, Replies], body: str) -> None:
+    url, replies = serve
+    replies["/completion"] = (200, body)
+    with pytest.raises(StartError, match="does not generate"):
+        LlamaServerClient(url).generate_one()
+
+
+@pytest.mark.parametrize("sample", ["NaN", "+Inf", "-Inf", "-1", "1e300", "x", ""])
+def test_samples_that_are_no_counts(serve: tuple[str, Replies], sample: str) -> None:
+    url, replies = serve
+    client = LlamaServerClient(url)
+    text = METRICS.replace("draft_tokens_total 48", f"draft_tokens_total {sample}")
+    replies["/metrics"] = (200, text.replace("deferred 2", f"deferred {sample}"))
+    counters = client.counters()
+    assert (counters.drafts, counters.drafted_tokens, counters.accepted_tokens) == (8, None, 16)
+    assert client.activity().queued is None
 
 
 def test_a_server_that_does_not_generate(serve: tuple[str, Replies]) -> None:

@@ -203,20 +203,83 @@ def test_rewriting_changes_only_the_arms_flags(words: list[str], depth: int, dat
         (("--host", "0.0.0.0", "--port", "1"), "http://127.0.0.1:1"),
         (("--host", "::1", "--port", "9"), "http://[::1]:9"),
         (("--host", "gpu1", "--api-prefix", "/llm/"), "http://gpu1:8080/llm"),
+        (("--host", "[::1]", "--port", "08090"), "http://[::1]:8090"),
+        (("--host", "::"), "http://[::1]:8080"),
+        (("--host", "my_box.lan."), "http://my_box.lan.:8080"),
+        (("--host", "bücher.example"), "http://xn--bcher-kva.example:8080"),
+        (("--api-prefix", "/größe 1?#%"), "http://127.0.0.1:8080/gr%C3%B6%C3%9Fe%201%3F%23%25"),
+        (("--api-prefix", "/\udcff"), "http://127.0.0.1:8080/%FF"),
+        (("--api-prefix", "/"), "http://127.0.0.1:8080"),
     ],
 )
 def test_where_it_listens(words: tuple[str, ...], url: str) -> None:
     assert LlamaCpp().base_url(("llama-server", *words)) == url
 
 
-def test_a_port_that_is_none() -> None:
-    with pytest.raises(UsageError, match="not a port number"):
-        LlamaCpp().base_url(("llama-server", "--port", "http"))
+@pytest.mark.parametrize(
+    "port", ["http", "²", "٣", "99999", "65536", "0", "-1", "+1", "1_0", " 1", "", "8080\n", "9" * 5000]
+)
+def test_a_port_that_is_none(port: str) -> None:
+    with pytest.raises(UsageError, match="not a port number") as caught:
+        LlamaCpp().base_url(("llama-server", "--port", port))
+    assert "--port" in caught.value.evidence[0]
+    assert caught.value.next_step
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "[::1",
+        "::1]",
+        "[",
+        "[]",
+        ":::",
+        "host:80",
+        "a..b",
+        ".a",
+        "a" * 64,
+        ".".join(["a" * 60] * 5),
+        "a b",
+        "a/b",
+        "u@h",
+        "-",
+        "",
+        "\udcff",
+        "/run/llama.sock",
+    ],
+)
+def test_a_host_that_is_none(host: str) -> None:
+    with pytest.raises(UsageError, match="cannot be reached over TCP") as caught:
+        LlamaCpp().base_url(("llama-server", "--host", host))
+    assert "--host" in caught.value.evidence[0]
+    assert caught.value.next_step
+
+
+def test_what_the_environment_says_is_named_as_its_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LLAMA_ARG_PORT", "²")
+    with pytest.raises(UsageError) as caught:
+        LlamaCpp().base_url(("llama-server",))
+    assert caught.value.evidence[0].startswith("LLAMA_ARG_PORT=")
+
+
+def test_a_prefix_that_would_run_into_the_port() -> None:
+    with pytest.raises(UsageError, match="does not begin with /"):
+        LlamaCpp().base_url(("llama-server", "--api-prefix", "llm"))
+
+
+@pytest.mark.parametrize("key", ["sécret", "a\nb", "a\tb", "a\0", " lead", "trail ", "\udcff", "→"])
+def test_a_key_that_no_header_can_carry(key: str) -> None:
+    with pytest.raises(UsageError, match="cannot be sent in an HTTP header") as caught:
+        LlamaCpp().headers((*PLAIN, "--api-key", key))
+    assert key not in str(caught.value)
+    assert "--api-key" in caught.value.evidence[0]
 
 
 def test_api_key_becomes_a_header() -> None:
     engine = LlamaCpp()
     assert engine.headers((*PLAIN, "--api-key", "k1,k2")) == {"Authorization": "Bearer k1"}
+    assert engine.headers((*PLAIN, "--api-key", ",two words")) == {"Authorization": "Bearer two words"}
+    assert engine.headers((*PLAIN, "--api-key", "")) == {}
     assert "k1" not in str(engine.summary((*PLAIN, "--api-key", "k1,k2")))
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from draftmark.load.answers import Answer, AnswerReader, read_exchange, refusal
+from draftmark.load.answers import MOST_TOKENS, OVERRUN_TOKENS, Answer, AnswerReader, read_exchange, refusal
 from draftmark.load.http1 import Exchange
 from draftmark.load.protocols import APIS, first_model, request_body
 from draftmark.model import Message, Prompt
@@ -77,6 +77,7 @@ def test_first_model() -> None:
     assert first_model(b'{"object":"list","data":[{"id":"a","x":1},{"id":"b"}]}') == "a"
     assert first_model(b'{"data":[]}') is None
     assert first_model(b"<html>") is None
+    assert first_model(b"[" * 100_000) is None
 
 
 # --- answers ----------------------------------------------------------------------------------------------
@@ -161,6 +162,8 @@ def test_reasoning_and_tool_calls_are_output_too() -> None:
     [
         ((delta("a"), '{"choices": [{"del', "[DONE]"), "malformed", '{"choices": [{"del'),
         ((delta("a"), '{"choices": 3}', "[DONE]"), "malformed", "array"),
+        ((delta("a"), '{"x": ' + "[" * 100_000, "[DONE]"), "malformed", "recursion"),
+        (('{"usage": {"completion_tokens": ' + "9" * 5000 + "}}", "[DONE]"), "malformed", "out of range"),
         ((delta("a"), {"error": {"message": "boom", "code": 500}}, "[DONE]"), "error-event", "boom"),
         ((delta("a"), {"error": "flat words"}), "error-event", "flat words"),
         (({"object": "error", "message": "old vLLM", "code": 400}, "[DONE]"), "error-event", "old vLLM"),
@@ -210,6 +213,7 @@ def test_answers_that_are_no_streams() -> None:
         (b'{"detail":[{"loc":["body"]}]}', '[{"loc":["body"]}]'),
         (b"<h1>Bad\n  Gateway</h1>", "<h1>Bad Gateway</h1>"),
         (b"\xff" * 999, "\ufffd" * 300),
+        (b"[" * 999_999, "[" * 300),
         (b"", ""),
     ],
 )
@@ -235,3 +239,76 @@ def test_a_character_cut_in_two_is_one_character(cuts: list[int]) -> None:
     got = reader.finish(whole)
     assert got.error is None
     assert got.text_sha256 == hashlib.sha256("ü€🙂".encode()).hexdigest()
+
+
+# --- counts that cannot be true ---------------------------------------------------------------------------
+
+
+def asked(most: int | None, *events: Json | str) -> Answer:
+    return read_exchange(exchange(*events), most)
+
+
+@pytest.mark.parametrize("count", [10**30, 8 + OVERRUN_TOKENS + 1, -1, -(10**30)])
+def test_a_total_that_cannot_be_true_is_as_good_as_none(count: int) -> None:
+    got = asked(8, delta("a"), delta("b", "stop"), {"choices": [], "usage": usage(count)}, "[DONE]")
+    assert (got.error, got.output_tokens, got.counts, got.doubted) == (None, None, "chunks", True)
+    assert [n for _, n in got.chunks] == [1.0, 2.0]
+
+
+def test_without_a_limit_a_total_is_still_bounded() -> None:
+    for count, kept in ((MOST_TOKENS, MOST_TOKENS), (MOST_TOKENS + 1, None), (10**30, None)):
+        got = asked(None, delta("a", "stop"), {"choices": [], "usage": usage(count)}, "[DONE]")
+        assert (got.output_tokens, got.doubted) == (kept, kept is None)
+
+
+def test_counts_in_the_chunks_that_cannot_be_true_are_not_used() -> None:
+    got = asked(8, delta("a", usage=usage(1)), delta("b", "stop", usage=usage(10**9)), "[DONE]")
+    assert (got.output_tokens, got.counts, got.doubted) == (None, "chunks", True)
+
+
+@pytest.mark.parametrize(
+    ("most", "chunks", "count"),
+    [
+        (64, 64, 64),
+        (64, 4, 64),  # sixteen a chunk
+        (4096, 1, 4096),  # an answer in one piece
+        (64, 64, 65),  # the end token counted
+        (8, 1, 8 + OVERRUN_TOKENS),  # a last draft that was taken whole
+        (8, 200, 200),  # a server that does not keep to max_tokens
+        (8, 200, 800),
+        (1, 1, 1),
+    ],
+)
+def test_an_honest_count_is_never_doubted(most: int, chunks: int, count: int) -> None:
+    got = asked(most, *[delta("x")] * chunks, {"choices": [], "usage": usage(count)}, "[DONE]")
+    assert (got.output_tokens, got.counts, got.doubted) == (count, "spread", False)
+
+
+@pytest.mark.parametrize(
+    ("timings", "drafted"),
+    [
+        ({"draft_n": 6, "draft_n_accepted": 6}, (6, 6)),
+        ({"draft_n": 6, "draft_n_accepted": 7}, (None, None)),
+        ({"draft_n": -6, "draft_n_accepted": 0}, (None, None)),
+        ({"draft_n": 6, "draft_n_accepted": -1}, (None, None)),
+        ({"draft_n": 10**30, "draft_n_accepted": 10**30}, (None, None)),
+    ],
+)
+def test_drafts_that_cannot_be_true(timings: Json, drafted: tuple[int | None, int | None]) -> None:
+    got = asked(8, delta("a", "stop", timings={"predicted_n": 8, **timings}), "[DONE]")
+    assert (got.drafted_tokens, got.accepted_tokens) == drafted
+    assert got.doubted == (drafted[0] is None)
+    assert got.output_tokens == 8
+
+
+def test_prompt_counts_that_cannot_be_true() -> None:
+    for told in (usage(1, -5), usage(1, 10**30)):
+        got = asked(8, delta("a", "stop"), {"choices": [], "usage": told}, "[DONE]")
+        assert (got.prompt_tokens, got.output_tokens, got.doubted) == (None, 1, True)
+
+
+def test_a_tool_call_that_is_not_utf_8_is_still_output() -> None:
+    out = exchange(delta(None, "stop"))
+    out.reads.insert(0, (0.0, b'data: {"choices": [{"delta": {"tool_calls": [{"x": "\xff"}]}}]}\n\n'))
+    got = read_exchange(out)
+    assert (got.error, len(got.chunks)) == (None, 1)

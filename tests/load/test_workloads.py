@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
 from pathlib import Path
 
 import pytest
 
 from draftmark.errors import BadInputError, UsageError
+from draftmark.load import workloads
 from draftmark.load.workloads import MAX_LINE_BYTES, load_workloads, workload_from_file
 from draftmark.model import Message
 
@@ -115,6 +118,18 @@ GOOD = {"prompt": "fine"}
         ({"prompt": "x", "temperature": -1}, "temperature"),
         ({"prompt": "x", "temperature": "hot"}, "temperature"),
         ({"prompt": "x", "seed": 1.5}, "seed"),
+        ({"prompt": "x", "seed": 2**64}, "fits 64 bits"),
+        ({"prompt": "x", "max_tokens": 10**7}, "from 1 to 9999999"),
+        ({"prompt": "x", "temperature": 1e999}, "temperature"),
+        ('{"prompt": "x", "seed": ' + "7" * 5000 + "}", "a number of more than 4300 digits"),
+        ('{"prompt": "x", "seed": ' + "7" * 4000 + "}", "fits 64 bits"),
+        ('{"prompt": "a\\ud800b"}', "the text has half a character, the lone surrogate \\ud800"),
+        ('{"prompt": "x", "id": "\\udfff"}', "the id has half a character"),
+        ('{"messages": [{"role": "user", "content": "\\ud800"}]}', "the text has half"),
+        (
+            '{"messages": [{"role": "\\ud800", "content": "x"}, {"role": "user", "content": "x"}]}',
+            "a role has half",
+        ),
     ],
 )
 def test_an_entry_that_is_no_prompt_is_named_with_its_line(tmp_path: Path, entry: object, why: str) -> None:
@@ -140,6 +155,8 @@ def test_an_id_used_twice(tmp_path: Path) -> None:
         ('[{"prompt": "a"}\n {"prompt": "b"}]', 2, "',' or '\\]' expected"),
         ('[{"prompt": "a"},\n\n {"prompt": "b"', 3, "not JSON"),
         ('[{"prompt": "a"}]\n{"prompt": "b"}', 2, "after the end of the list"),
+        ('[{"prompt":\n"a"},\n{"seed": ' + "7" * 5000 + "}]", 3, "a number of more than 4300 digits"),
+        ('[{"prompt":\n"a"},\n' + "[" * 100_000, 3, "nested too deeply"),
     ],
 )
 def test_a_bad_json_list_is_named_with_its_line(tmp_path: Path, text: str, line: int, why: str) -> None:
@@ -168,3 +185,50 @@ def test_files_that_cannot_be_used(tmp_path: Path) -> None:
         assert str(path) in caught.value.what
     with pytest.raises(BadInputError, match="is a directory"):
         workload_from_file(tmp_path, max_tokens=5)
+
+
+def test_a_pair_of_surrogates_is_one_character(tmp_path: Path) -> None:
+    (prompt,) = workload_from_file(write(tmp_path / "p", '{"prompt": "\\ud83d\\ude42"}'), max_tokens=5).prompts
+    assert prompt.messages[0].content == "\N{SLIGHTLY SMILING FACE}"
+
+
+def test_what_never_ends_is_not_read(tmp_path: Path) -> None:
+    pipe, listener = tmp_path / "pipe", tmp_path / "socket"
+    os.mkfifo(pipe)
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(listener))
+        for path, kind in (
+            (Path("/dev/zero"), "a character device"),
+            (pipe, "a pipe"),
+            (listener, "a socket"),
+        ):
+            with pytest.raises(BadInputError, match=f"not a regular file but {kind}") as caught:
+                workload_from_file(path, max_tokens=5)
+            assert "--prompts" in caught.value.next_step
+
+
+def test_a_file_too_large_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path / "large.jsonl", GOOD)
+    os.truncate(path, workloads.MAX_FILE_BYTES + 1)  # sparse
+    with pytest.raises(BadInputError, match="over the limit of 256 MiB") as caught:
+        workload_from_file(path, max_tokens=5)
+    assert caught.value.next_step
+    monkeypatch.setattr(workloads, "MAX_FILE_BYTES", 10)
+    with pytest.raises(BadInputError, match="over the limit"):  # one whose size the kernel gives as 0
+        workload_from_file(Path("/proc/self/status"), max_tokens=5)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "utf-32-le"])
+def test_another_encoding_is_told_what_to_do(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "wide.jsonl"
+    path.write_bytes(json.dumps(GOOD).encode(encoding))
+    with pytest.raises(BadInputError, match=r"line 1: (UTF-16|a zero byte)") as caught:
+        workload_from_file(path, max_tokens=5)
+    assert "UTF-8 JSON Lines" in caught.value.next_step
+    assert caught.value.evidence
+
+
+def test_a_file_name_that_is_no_text(tmp_path: Path) -> None:
+    path = tmp_path / os.fsdecode(b"caf\xe9.jsonl")
+    workload = workload_from_file(write(path, GOOD), max_tokens=5)
+    assert (workload.name, workload.source) == ("caf\ufffd", "caf\ufffd.jsonl")

@@ -110,3 +110,15 @@ def test_owner_is_named_by_uid_when_its_files_are_hidden(monkeypatch: pytest.Mon
 def test_addresses_that_cannot_be_bound() -> None:
     assert port_listener("192.0.2.1", 80) is None
     assert port_listener("no-such-host.invalid", 80) is None
+
+
+@pytest.mark.parametrize(
+    "name", ["a..b", "a" * 64, "a\0b", "\udcff", "[::1", "::1]", "%", ".", " ", "a b", "1.2.3.4.5", "x" * 5000]
+)
+def test_hosts_that_are_none_have_no_listener(name: str) -> None:
+    assert port_listener(name, 80) is None
+
+
+@pytest.mark.parametrize("port", [-1, 0, 65536, 99999, 10**30])
+def test_ports_that_are_none_have_no_listener(port: int) -> None:
+    assert port_listener("127.0.0.1", port) is None

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import re
+from collections.abc import Callable
 from pathlib import Path
 
 from draftmark.errors import UsageError
+
+_LARGEST = (
+    9_999_999  # seven digits: above it a number is a slip of the finger, and waits of so many seconds overflow
+)
+_ROUNDS = 100
+_REQUESTS = 1_000_000
 
 
 def service(parser: argparse.ArgumentParser, *, default: str | None = None) -> None:
@@ -38,10 +46,13 @@ def workload(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("load")
     group.add_argument(
         "--concurrency",
+        type=listed,
         metavar="LIST",
         help="requests at once, such as 1,8,32 (default 1,4 for embedded:, else 1,8)",
     )
-    group.add_argument("--workload", metavar="LIST", help="built-in sets, copy and chat (default both)")
+    group.add_argument(
+        "--workload", type=listed, metavar="LIST", help="built-in sets, copy and chat (default both)"
+    )
     group.add_argument(
         "--prompts",
         type=Path,
@@ -50,7 +61,7 @@ def workload(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--requests",
-        type=positive,
+        type=whole(_REQUESTS),
         metavar="N",
         help="requests per measurement, at least one a slot "
         "(default 8, or twice the slots; embedded: 3, or one a slot)",
@@ -82,7 +93,7 @@ def sweep(parser: argparse.ArgumentParser) -> None:
         "(default: off,4,8,16,32 for n-gram drafting, off,1..6,8 for a draft model; embedded: off,4,8,16)",
     )
     group.add_argument(
-        "--rounds", type=positive, metavar="N", help="how often each arm is started (default 3; cmd: 2)"
+        "--rounds", type=whole(_ROUNDS), metavar="N", help="how often each arm is started (default 3; cmd: 2)"
     )
     group.add_argument(
         "--tie-margin", type=share, default=0.02, metavar="X", help="arms closer than this are ties (default 0.02)"
@@ -99,37 +110,55 @@ def sweep(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def positive(text: str) -> int:
-    """A whole number from 1 up."""
-    try:
-        value = int(text)
-    except ValueError:
-        value = 0
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 up")
-    return value
+def whole(largest: int) -> Callable[[str], int]:
+    """A reader of whole numbers from 1 to `largest`, in plain ASCII digits.
+
+    int() alone would also take digits of other scripts, underscores, signs and blanks, and any length.
+    """
+
+    def read(text: str) -> int:
+        if re.fullmatch("[0-9]{1,7}", text) is None or not 1 <= int(text) <= largest:
+            raise argparse.ArgumentTypeError(f"{_shown(text)} is not a whole number from 1 up (at most {largest})")
+        return int(text)
+
+    return read
+
+
+positive = whole(_LARGEST)
+"""A whole number from 1 up."""
 
 
 def positive_number(text: str) -> float:
     """A number above 0."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+    value = _number(text)
+    if value is None or not 0 < value <= _LARGEST:
+        raise argparse.ArgumentTypeError(f"{_shown(text)} is not a number above 0 (at most {_LARGEST})")
     return value
 
 
 def share(text: str) -> float:
     """A number from 0 to under 1."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a share from 0 to under 1")
+    value = _number(text)
+    if value is None or not 0 <= value < 1:
+        raise argparse.ArgumentTypeError(f"{_shown(text)} is not a share from 0 to under 1")
     return value
+
+
+def listed(text: str) -> str:
+    """A list with something in it: an empty one, mostly an unset shell variable, would pass for the default."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("the list is empty; leave the option out for the default")
+    return text
+
+
+def _number(text: str) -> float | None:
+    """A decimal number in ASCII, such as 2, 0.5 or 1e-3."""
+    plain = re.fullmatch(r"([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?", text)
+    return float(text) if plain is not None else None
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= 40 else text[:39] + "…")
 
 
 def existing_directory(text: str) -> Path:

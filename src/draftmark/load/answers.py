@@ -6,6 +6,8 @@ Token counts are the server's own wherever it gives any, from the best source th
   `timings_per_token`);
 - `spread`: one total at the end (`usage`, or llama.cpp's `timings`), shared evenly over the chunks with text;
 - `chunks`: no count at all, so one token a chunk is assumed, and said so.
+
+A count that cannot be true (below zero, or far more than was asked for) is not used, as if it had not been given.
 """
 
 from __future__ import annotations
@@ -20,6 +22,11 @@ from draftmark.load.http1 import Exchange
 from draftmark.load.sse import SseSplitter
 
 DETAIL_LIMIT = 300
+MOST_TOKENS = 9_999_999
+"""More than any context holds: the bound on counts where nothing tighter is known."""
+OVERRUN_TOKENS = 64
+"""By how much an honest count may exceed `max_tokens`: a last draft that was taken whole, an end token."""
+_MOST_A_CHUNK = 16  # of a server that does not keep to `max_tokens`
 
 # --- the events, of which only these fields are decoded ---------------------------------------------------
 
@@ -61,7 +68,7 @@ class _Choice(msgspec.Struct):
             return ""
         said = (delta.reasoning_content or delta.reasoning or "") + (delta.content or "")
         if not said and (calls := bytes(delta.tool_calls)) not in {b"null", b"[]"}:
-            return calls.decode()
+            return calls.decode("utf-8", "replace")
         return said
 
 
@@ -75,6 +82,7 @@ class _Event(msgspec.Struct):
 
 
 _decode_event = msgspec.json.Decoder(_Event).decode
+_DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 # --- the answer -------------------------------------------------------------------------------------------
@@ -89,6 +97,7 @@ class Answer:
         counts: `server`, `spread` or `chunks`; see the module.
         done: `[DONE]` was seen.
         error: Kind of error within the answer.
+        doubted: A count of the server's could not be true and was not used.
     """
 
     chunks: tuple[tuple[float, float], ...] = ()
@@ -102,12 +111,18 @@ class Answer:
     error: str | None = None
     detail: str | None = None
     text_sha256: str | None = None
+    doubted: bool = False
 
 
 class AnswerReader:
-    """Reads one answer, piece by piece, so that the caller can share its thread between the pieces."""
+    """Reads one answer, piece by piece, so that the caller can share its thread between the pieces.
 
-    def __init__(self) -> None:
+    Args:
+        max_tokens: What the request asked for at most; None when it is not known.
+    """
+
+    def __init__(self, max_tokens: int | None = None) -> None:
+        self._max_tokens = max_tokens
         self._splitter = SseSplitter()
         self._times: list[float] = []
         self._counts: list[int | None] = []
@@ -128,18 +143,22 @@ class AnswerReader:
         if exchange.failure is None and exchange.reads:
             for event in self._splitter.flush():
                 self._event(exchange.reads[-1][0], event)
-        answer, timings = self._answer, self._timings
-        answer.prompt_tokens, answer.output_tokens = self._usage.prompt_tokens, self._usage.completion_tokens
+        answer, timings, most = self._answer, self._timings, self._most_tokens()
+        answer.prompt_tokens = self._believed(self._usage.prompt_tokens, MOST_TOKENS)
+        answer.output_tokens = self._believed(self._usage.completion_tokens, most)
         if timings is not None:
             if answer.output_tokens is None:
-                answer.output_tokens = timings.predicted_n
+                answer.output_tokens = self._believed(timings.predicted_n, most)
             if answer.prompt_tokens is None and timings.prompt_n is not None:
-                answer.prompt_tokens = timings.prompt_n + (timings.cache_n or 0)
+                answer.prompt_tokens = self._believed(timings.prompt_n + (timings.cache_n or 0), MOST_TOKENS)
             # llama.cpp leaves both out when nothing was drafted
-            answer.drafted_tokens, answer.accepted_tokens = timings.draft_n or 0, timings.draft_n_accepted or 0
+            drafted = self._believed(timings.draft_n or 0, MOST_TOKENS)
+            accepted = self._believed(timings.draft_n_accepted or 0, drafted or 0)
+            if drafted is not None and accepted is not None:
+                answer.drafted_tokens, answer.accepted_tokens = drafted, accepted
         if answer.output_tokens == 0 and self._times:
             answer.output_tokens = None  # text came: a count of none is no count
-        answer.counts, counts = self._cumulative(answer.output_tokens)
+        answer.counts, counts = self._cumulative(answer.output_tokens, most)
         answer.chunks = tuple(zip(self._times, counts, strict=True))
         if self._text:
             answer.text_sha256 = hashlib.sha256("".join(self._text).encode("utf-8", "surrogatepass")).hexdigest()
@@ -156,7 +175,7 @@ class AnswerReader:
             return
         try:
             event = _decode_event(data)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except _DECODE_ERRORS as error:
             self._fail("malformed", f"{error}: {data[:200].decode('utf-8', 'replace')}")
             return
         failed = event.object == "error" or bytes(event.error) != b"null"
@@ -184,10 +203,25 @@ class AnswerReader:
     def _fail(self, kind: str, detail: str) -> None:
         self._answer.error, self._answer.detail = kind, detail[:DETAIL_LIMIT]
 
-    def _cumulative(self, total: int | None) -> tuple[str, list[float]]:
+    def _most_tokens(self) -> int:
+        """The most output tokens that can be believed of this answer."""
+        if self._max_tokens is None:
+            return MOST_TOKENS
+        chunks = len(self._times)
+        ignored = chunks > self._max_tokens  # the server did not keep to it, and its count may still be honest
+        return min(MOST_TOKENS, (_MOST_A_CHUNK * chunks if ignored else self._max_tokens) + OVERRUN_TOKENS)
+
+    def _believed(self, count: int | None, most: int) -> int | None:
+        if count is None or 0 <= count <= most:
+            return count
+        self._answer.doubted = True
+        return None
+
+    def _cumulative(self, total: int | None, most: int) -> tuple[str, list[float]]:
         chunks = len(self._times)
         counts = [count for count in self._counts if count is not None]
         told = chunks > 0 and len(counts) == chunks and all(a <= b for a, b in pairwise([1, *counts]))
+        told = told and self._believed(counts[-1], most) is not None
         if told and (total is None or counts[-1] <= total):
             return "server", [float(count) for count in counts]
         if total is not None:
@@ -221,9 +255,9 @@ def _count(event: _Event) -> int | None:
     return event.timings.predicted_n if event.timings is not None else None
 
 
-def read_exchange(exchange: Exchange) -> Answer:
+def read_exchange(exchange: Exchange, max_tokens: int | None = None) -> Answer:
     """A whole answer at once."""
-    reader = AnswerReader()
+    reader = AnswerReader(max_tokens)
     for at, data in exchange.reads:
         reader.feed(at, data)
     return reader.finish(exchange)
@@ -246,7 +280,7 @@ def _message(body: bytes) -> str | None:
     """The server's words in an error document: OpenAI's, vLLM's, FastAPI's or llama.cpp's. None if it is none."""
     try:
         document = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except _DECODE_ERRORS:
         return None
     if not isinstance(document, dict):
         return None

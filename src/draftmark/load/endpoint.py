@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import re
 import socket
 import ssl
 from collections.abc import Mapping
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from draftmark.errors import UsageError
 from draftmark.load.http1 import Connection, Failure
+
+_UNPRINTABLE = re.compile(r"[\x00-\x20\x7f]")
+_PATH_SAFE = "/%:@!$&'()*+,;=~"  # a URL's path is encoded already; only what HTTP cannot carry is changed
 
 
 class ConnectError(Exception):
@@ -49,15 +53,24 @@ class Endpoint:
         try:
             url = urlsplit(base_url)
             port = url.port
-        except ValueError as error:
-            raise UsageError(f"{base_url!r} is not a URL", evidence=(str(error),)) from error
+            path = quote(url.path, safe=_PATH_SAFE)
+            (url.hostname or "").encode("idna")
+        except ValueError as error:  # UnicodeError too: a host with an empty or over-long label
+            raise UsageError(
+                f"{base_url!r} is not a URL", evidence=(str(error),), next_step="write it as http://HOST:PORT"
+            ) from error
         if url.scheme not in {"http", "https"} or not url.hostname:
             raise UsageError(
                 f"{base_url!r} is not an http:// or https:// URL", next_step="write it as http://HOST:PORT"
             )
-        self.host = url.hostname
+        if port == 0 or _UNPRINTABLE.search(url.hostname):
+            raise UsageError(
+                f"{base_url!r} has {'port 0' if port == 0 else 'a blank in its host'}",
+                next_step="write it as http://HOST:PORT",
+            )
+        self.host = url.hostname if url.hostname.isascii() else url.hostname.encode("idna").decode("ascii")
         self.port = port or (443 if url.scheme == "https" else 80)
-        self.prefix = url.path.rstrip("/").removesuffix("/v1")
+        self.prefix = path.rstrip("/").removesuffix("/v1")
         self._tls = (tls or ssl.create_default_context()) if url.scheme == "https" else None
         self._connect_timeout_s = connect_timeout_s
         self._addresses: list[str] = []
@@ -65,7 +78,10 @@ class Endpoint:
         lines = [f"Host: {name}:{self.port}", "User-Agent: draftmark", "Accept: text/event-stream, */*"]
         for key, value in (headers or {}).items():
             if not key or any(c in "\r\n:" or c.isspace() for c in key) or any(c in "\r\n\0" for c in value):
-                raise UsageError(f"header {key!r} cannot be sent: a name or value with a line break or a space")
+                raise UsageError(
+                    f"header {key!r} cannot be sent: a name or value with a line break or a space",
+                    next_step="give a name of one word and a value of one line",
+                )
             lines.append(f"{key}: {value}")
         try:
             self._head = ("\r\n".join(lines) + "\r\n").encode("latin-1")
@@ -96,6 +112,8 @@ class Endpoint:
             raise ConnectError("dns", f"{self.host}: {error.strerror}") from error
         except ssl.SSLError as error:
             raise ConnectError("tls", str(error)) from error
+        except UnicodeError as error:
+            raise ConnectError("dns", f"{self.host}: {error}") from error
         except OSError as error:
             raise ConnectError(_connect_kind(error, tls=self._tls is not None), str(error)) from error
 

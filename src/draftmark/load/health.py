@@ -9,6 +9,7 @@ from draftmark.load.spreads import percentile
 from draftmark.model import ClientHealth
 
 _EVERY_S = 0.02
+_PAUSE_S = 0.1  # a lag above it is no scheduling delay: the process stood still or was busy elsewhere
 
 
 class LagProbe:
@@ -33,7 +34,14 @@ class LagProbe:
     def stop(self) -> ClientHealth:
         """End it and say what was seen."""
         self._timer.cancel()
-        lag = percentile(sorted(self._late), 99)
+        overdue = self._loop.time() - self._next
+        if overdue > 0:  # a pause that has just ended, before the wake-up could note it
+            self._late.append(overdue)
+        late = sorted(self._late)
+        lag = percentile(late, 99)
         return ClientHealth(
-            loop_lag_ms_p99=None if lag is None else lag * 1e3, cpu_s=time.process_time() - self._cpu
+            loop_lag_ms_p99=None if lag is None else lag * 1e3,
+            cpu_s=time.process_time() - self._cpu,
+            loop_lag_ms_max=late[-1] * 1e3 if late else None,
+            loop_pauses_ms=sum(s for s in late if s > _PAUSE_S) * 1e3 if late else None,
         )

@@ -89,5 +89,5 @@ def first_model(body: bytes) -> str | None:
     """The first id of a `/v1/models` answer; None when it is not one."""
     try:
         return next((card.id for card in _decode_models(body).data), None)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None

@@ -5,7 +5,11 @@ Prompts are real text: random tokens may not choose a depth, since what is draft
 
 from __future__ import annotations
 
+import codecs
 import json
+import os
+import stat
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import resources
@@ -15,11 +19,15 @@ from draftmark.errors import BadInputError, UsageError
 from draftmark.model import Message, Prompt, Workload
 
 MAX_LINE_BYTES = 8 * 1024 * 1024
+MAX_FILE_BYTES = 256 * 1024 * 1024
+MAX_TOKENS = 9_999_999  # longer than any context
+_SEEDS = range(-(2**63), 2**64)  # what servers read into 64 bits, and JSON writers write
 
 _ABOUT = {
     "copy": "answers that repeat the prompt with a change: code edits, lists rewritten as JSON",
     "chat": "answers in new words: open questions, short stories, retellings",
 }
+_SAVE = "save it as UTF-8 JSON Lines"
 _FORMS = '{"messages": [...]}, {"conversations": [...]} or {"prompt": "..."}'
 _SHAREGPT_ROLES = {
     "human": "user",
@@ -110,24 +118,24 @@ def workload_from_file(path: Path, *, max_tokens: int) -> Workload:
         raise BadInputError(f"{path} has no prompts", next_step=f"each line should be {_FORMS}")
     # `all` names the axis over all workloads
     name = "prompts" if path.stem in ("", "all") else path.stem
-    return Workload(name=name, prompts=tuple(prompts), source=path.name)
+    return Workload(name=_storable(name), prompts=tuple(prompts), source=_storable(path.name))
+
+
+def _storable(name: str) -> str:
+    """A file's name as it can be written down: the bytes of one need not be text."""
+    return os.fsencode(name).decode("utf-8", "replace")
 
 
 def _read(path: Path) -> str:
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        raise BadInputError(
-            f"there is no prompt file {path}", next_step="check the path given to --prompts"
-        ) from None
-    except IsADirectoryError:
-        raise BadInputError(
-            f"{path} is a directory, not a prompt file", next_step="give one file; several can be joined with cat"
-        ) from None
-    except OSError as error:
-        raise BadInputError(f"{path} cannot be read", evidence=(str(error),)) from error
+    data = _bytes(path)
     if not data.strip():
         raise BadInputError(f"{path} is empty", next_step=f"each line should be {_FORMS}")
+    if data[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        raise BadInputError(
+            f"{path}, line 1: UTF-16, not UTF-8",
+            evidence=(f"it begins with the bytes {data[:2].hex(' ')}",),
+            next_step=f"{_SAVE}, for example: iconv -f utf-16 -t utf-8",
+        )
     start = 0
     for number, line in enumerate(data.split(b"\n"), start=1):
         if len(line) > MAX_LINE_BYTES and not data.lstrip().startswith(b"["):
@@ -136,7 +144,11 @@ def _read(path: Path) -> str:
                 next_step="a prompt as long as this fits no context; cut it, or write one JSON object a line",
             )
         if b"\0" in line:
-            raise BadInputError(f"{path}, line {number}: a zero byte, so this is not a text file")
+            raise BadInputError(
+                f"{path}, line {number}: a zero byte, so this is not a text file",
+                evidence=(f"at offset {start + line.index(0)}",),
+                next_step=_SAVE,
+            )
         try:
             line.decode("utf-8")
         except UnicodeDecodeError as error:
@@ -149,6 +161,49 @@ def _read(path: Path) -> str:
     return data.decode("utf-8-sig")
 
 
+def _bytes(path: Path) -> bytes:
+    """The file's bytes; what never ends or is too large is not read at all."""
+    try:
+        found = path.stat()
+        if stat.S_ISDIR(found.st_mode):
+            raise IsADirectoryError
+        if not stat.S_ISREG(found.st_mode):
+            raise BadInputError(
+                f"{path} is not a regular file but {_file_kind(found.st_mode)}",
+                next_step="write the prompts to a file first and give that to --prompts",
+            )
+        if found.st_size > MAX_FILE_BYTES:
+            raise _too_large(path, f"it has {found.st_size} bytes")
+        with path.open("rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)  # a file of the kernel's says 0 bytes, another may be growing
+    except FileNotFoundError:
+        raise BadInputError(
+            f"there is no prompt file {path}", next_step="check the path given to --prompts"
+        ) from None
+    except IsADirectoryError:
+        raise BadInputError(
+            f"{path} is a directory, not a prompt file", next_step="give one file; several can be joined with cat"
+        ) from None
+    except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
+        raise BadInputError(f"{path} cannot be read", evidence=(str(error),)) from error
+    if len(data) > MAX_FILE_BYTES:
+        raise _too_large(path, "it went on after that")
+    return data
+
+
+def _file_kind(mode: int) -> str:
+    kinds = ((stat.S_ISFIFO, "a pipe"), (stat.S_ISSOCK, "a socket"), (stat.S_ISCHR, "a character device"))
+    return next((name for test, name in kinds if test(mode)), "a device")
+
+
+def _too_large(path: Path, evidence: str) -> BadInputError:
+    return BadInputError(
+        f"{path} is over the limit of {MAX_FILE_BYTES // 2**20} MiB",
+        evidence=(evidence,),
+        next_step="take a part of it: a few hundred prompts settle a measurement, for example head -n 500",
+    )
+
+
 def _entries(path: Path, text: str) -> Iterator[_Entry]:
     if text.lstrip().startswith("["):
         yield from _list_entries(path, text)
@@ -158,8 +213,8 @@ def _entries(path: Path, text: str) -> Iterator[_Entry]:
             continue
         try:
             value = json.loads(line)
-        except (json.JSONDecodeError, RecursionError) as error:
-            raise _bad_line(path, number, f"not JSON: {_why(error)}", line) from None
+        except (ValueError, RecursionError) as error:
+            raise _bad_line(path, number, _why(error), line) from None
         yield _Entry(number, number, value, line)
 
 
@@ -167,6 +222,7 @@ def _list_entries(path: Path, text: str) -> Iterator[_Entry]:
     """Entries of a JSON list, with the line each begins on."""
     decoder = json.JSONDecoder()
     at, number = text.index("[") + 1, 0
+    line, seen = 1, 0  # the line of `seen`: counted on from entry to entry
     try:
         while True:
             at = _skip_space(text, at)
@@ -180,15 +236,15 @@ def _list_entries(path: Path, text: str) -> Iterator[_Entry]:
                     raise json.JSONDecodeError("',' or ']' expected", text, at)
                 at = _skip_space(text, at + 1)
             begin = at
+            line, seen = line + text.count("\n", seen, begin), begin
             value, at = decoder.raw_decode(text, begin)
             if at - begin > MAX_LINE_BYTES:
-                raise _bad_line(path, text.count("\n", 0, begin) + 1, "an entry over the limit of 8 MiB", "")
+                raise _bad_line(path, line, "an entry over the limit of 8 MiB", "")
             number += 1
-            yield _Entry(text.count("\n", 0, begin) + 1, number, value, text[begin:at])
-    except (json.JSONDecodeError, RecursionError) as error:
-        line = error.lineno if isinstance(error, json.JSONDecodeError) else text.count("\n", 0, at) + 1
-        shown = text.split("\n")[line - 1] if line <= text.count("\n") + 1 else ""
-        raise _bad_line(path, line, f"not JSON: {_why(error)}", shown) from None
+            yield _Entry(line, number, value, text[begin:at])
+    except (ValueError, RecursionError) as error:
+        line = error.lineno if isinstance(error, json.JSONDecodeError) else line
+        raise _bad_line(path, line, _why(error), text.split("\n")[line - 1]) from None
 
 
 def _skip_space(text: str, at: int) -> int:
@@ -197,8 +253,12 @@ def _skip_space(text: str, at: int) -> int:
     return at
 
 
-def _why(error: json.JSONDecodeError | RecursionError) -> str:
-    return f"{error.msg}, column {error.colno}" if isinstance(error, json.JSONDecodeError) else "nested too deeply"
+def _why(error: ValueError | RecursionError) -> str:
+    if isinstance(error, json.JSONDecodeError):
+        return f"not JSON: {error.msg}, column {error.colno}"
+    if isinstance(error, RecursionError):
+        return "not JSON: nested too deeply"
+    return f"a number of more than {sys.get_int_max_str_digits()} digits"
 
 
 def _bad_line(path: Path, line: int, why: str, raw: str) -> BadInputError:
@@ -224,20 +284,35 @@ def _prompt(entry: _Entry, max_tokens: int) -> Prompt:
         raise _UnusableError("neither messages, conversations nor prompt")
     limit = value.get("max_tokens", value.get("max_completion_tokens"))
     temperature, seed = value.get("temperature"), value.get("seed")
-    if limit is not None and (not _whole(limit) or limit < 1):
-        raise _UnusableError("max_tokens must be a whole number above 0")
+    if limit is not None and (not _whole(limit) or not 1 <= limit <= MAX_TOKENS):
+        raise _UnusableError(f"max_tokens must be a whole number from 1 to {MAX_TOKENS}")
     if temperature is not None and (not _number(temperature) or not 0 <= temperature <= 100):
-        raise _UnusableError("temperature must be a number from 0 up")
-    if seed is not None and not _whole(seed):
-        raise _UnusableError("seed must be a whole number")
+        raise _UnusableError("temperature must be a number from 0 to 100")
+    if seed is not None and (not _whole(seed) or seed not in _SEEDS):
+        raise _UnusableError("seed must be a whole number that fits 64 bits")
     name = value.get("id", value.get("question_id"))
+    if isinstance(name, str):
+        _sendable(name, "the id")
+    messages = forms[form](value[form])
+    for message in messages:
+        _sendable(message.role, "a role")
+        _sendable(message.content, "the text")
     return Prompt(
         id=str(name) if isinstance(name, str | int) and str(name) else f"p{entry.number}",
-        messages=forms[form](value[form]),
+        messages=messages,
         max_tokens=limit or max_tokens,
         temperature=float(temperature or 0.0),
         seed=seed,
     )
+
+
+def _sendable(text: str, what: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise _UnusableError(
+            f"{what} has half a character, the lone surrogate \\u{ord(text[error.start]):04x}, which is not UTF-8"
+        ) from None
 
 
 def _openai_messages(value: object) -> tuple[Message, ...]:

@@ -93,11 +93,14 @@ def port_listener(host: str, port: int) -> str | None:
     """Who has this TCP port; None when a server could listen there.
 
     Returns:
-        `pid 123 (llama-server)`, or as much as may be known of it.
+        `pid 123 (llama-server)`, or as much as may be known of it. A host or port that cannot be listened on has
+        no listener.
     """
+    if not 0 < port < 65536:
+        return None
     try:
         infos = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except OSError:
+    except (OSError, ValueError):  # ValueError: an empty or over-long label, a zero byte
         return None  # a name that does not resolve: the server will say so itself
     for family, kind, protocol, _, address in infos:
         if _taken(family, kind, protocol, address):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from draftmark.engines.http import Reply, call
 from draftmark.engines.prometheus import total
 from draftmark.errors import StartError
 from draftmark.model import Activity, Counters, Health, SpeculationState
+
+_LARGEST = 2**53  # up to here a sample, which is a float, counts exactly
 
 
 class LlamaServerClient:
@@ -37,15 +40,14 @@ class LlamaServerClient:
         """One token over the native endpoint; health alone does not show a stuck decode loop."""
         body = {"prompt": "Hello", "n_predict": 1, "temperature": 0, "cache_prompt": False}
         reply = self._call("/completion", body, timeout_s=60.0)
-        document = reply.json() if reply else None
-        if reply is None or reply.status != 200 or not isinstance(document, dict):
+        document = _document(reply)
+        if reply is None or not isinstance(document, dict) or not isinstance(document.get("content"), str):
             shown = "no answer within 60 s" if reply is None else f"HTTP {reply.status}: {reply.body[:200]!r}"
             raise StartError("the server is up but does not generate", evidence=(f"POST /completion: {shown}",))
 
     def speculation(self) -> SpeculationState:
         """`speculative` of the slots. The depth is not told by any endpoint."""
-        reply = self._call("/slots")
-        slots = reply.json() if reply and reply.status == 200 else None
+        slots = _document(self._call("/slots"))
         if not isinstance(slots, list) or not slots:
             return SpeculationState(on=None, depth=None, source="GET /slots (not available)")
         flags = [slot.get("speculative") for slot in slots if isinstance(slot, dict)]
@@ -60,8 +62,7 @@ class LlamaServerClient:
         text = reply.body.decode("utf-8", "replace")
 
         def count(name: str) -> int | None:
-            value = total(text, f"llamacpp:{name}_total")
-            return None if value is None else round(value)
+            return _count(text, f"llamacpp:{name}_total")
 
         return Counters(
             drafts=count("spec_decode_num_drafts"),
@@ -73,16 +74,31 @@ class LlamaServerClient:
 
     def activity(self) -> Activity:
         """Slots at work, from /slots; queued requests from /metrics where it is on."""
-        reply = self._call("/slots")
-        slots = reply.json() if reply and reply.status == 200 else None
-        running = (
-            sum(1 for slot in slots if isinstance(slot, dict) and slot.get("is_processing") is True)
-            if isinstance(slots, list)
-            else None
-        )
+        slots = _document(self._call("/slots"))
+        flags = [s.get("is_processing") for s in slots if isinstance(s, dict)] if isinstance(slots, list) else []
+        busy = [flag for flag in flags if isinstance(flag, bool)]
+        # a slot that does not say may be at work: then the number is not known
+        running = sum(busy) if isinstance(slots, list) and slots and len(busy) == len(slots) else None
         metrics = self._call("/metrics")
         queued = None
         if metrics is not None and metrics.status == 200:
-            deferred = total(metrics.body.decode("utf-8", "replace"), "llamacpp:requests_deferred")
-            queued = None if deferred is None else round(deferred)
+            queued = _count(metrics.body.decode("utf-8", "replace"), "llamacpp:requests_deferred")
         return Activity(running=running, queued=queued)
+
+
+def _document(reply: Reply | None) -> object:
+    """What a good answer says; None for any other, and for one that is no JSON."""
+    if reply is None or reply.status != 200:
+        return None
+    try:
+        return reply.json()
+    except (ValueError, RecursionError):
+        return None
+
+
+def _count(text: str, name: str) -> int | None:
+    """A metric as a count; None when it is absent or cannot be one: not a number, infinite, below zero, absurd."""
+    value = total(text, name)
+    if value is None or not math.isfinite(value) or not 0 <= value <= _LARGEST:
+        return None
+    return round(value)

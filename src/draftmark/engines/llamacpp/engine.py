@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
+from urllib.parse import quote
 
 from draftmark.engines.flags import value_of
 from draftmark.engines.llamacpp import flags, logs
@@ -31,19 +34,9 @@ class LlamaCpp:
     def base_url(self, command: Sequence[str]) -> str:
         """Host and port it will listen on; 0.0.0.0 and :: are reached over loopback."""
         known = flags.facts()
-        host = value_of(command, known["facts"]["host"]) or os.environ.get("LLAMA_ARG_HOST") or "127.0.0.1"
-        port = (
-            value_of(command, known["facts"]["port"])
-            or os.environ.get("LLAMA_ARG_PORT")
-            or str(known["default_port"])
-        )
-        prefix = value_of(command, known["facts"]["api_prefix"]) or ""
-        if not port.isdigit() or not 0 < int(port) < 65536:
-            raise UsageError(f'the port "{port}" is not a port number', evidence=(f"--port {port}",))
-        host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, host)  # noqa: S104 - read, not bound
-        if ":" in host and not host.startswith("["):
-            host = f"[{host}]"
-        return f"http://{host}:{port}{prefix.rstrip('/')}"
+        host = _host(*_told(command, known["facts"]["host"], "LLAMA_ARG_HOST", "127.0.0.1"))
+        port = _port(*_told(command, known["facts"]["port"], "LLAMA_ARG_PORT", str(known["default_port"])))
+        return f"http://{host}:{port}{_prefix(value_of(command, known['facts']['api_prefix']) or '')}"
 
     def depth(self, command: Sequence[str]) -> int:
         """Depth the command line asks for."""
@@ -127,11 +120,79 @@ class LlamaCpp:
     def headers(self, command: Sequence[str]) -> dict[str, str]:
         """The first of the keys that the server was started with."""
         keys = value_of(command, flags.facts()["facts"]["api_key"])
-        return {"Authorization": f"Bearer {keys.split(',')[0]}"} if keys else {}
+        key = next((key for key in (keys or "").split(",") if key), None)
+        return {} if key is None else {"Authorization": f"Bearer {_sendable(key)}"}
 
     def client(self, base_url: str, headers: Mapping[str, str]) -> LlamaServerClient:
         """A client for a running server."""
         return LlamaServerClient(base_url, headers=headers)
+
+
+# --- where it listens -------------------------------------------------------------------------------------
+
+
+def _told(command: Sequence[str], names: Sequence[str], variable: str, default: str) -> tuple[str, str]:
+    """A value of the command line, else of the environment, and the words that gave it."""
+    value = value_of(command, names)
+    if value is not None:
+        return value, f"{names[0]} {value!r}"
+    value = os.environ.get(variable) or default
+    return value, f"{variable}={value!r}"
+
+
+def _port(text: str, source: str) -> int:
+    # not isdigit: that takes digits of any script, and int() any length
+    if re.fullmatch("[0-9]{1,5}", text) is None or not 0 < int(text) < 65536:
+        raise UsageError(
+            f"the port {text[:20]!r} is not a port number",
+            evidence=(source[:100],),
+            next_step="give a number from 1 to 65535",
+        )
+    return int(text)
+
+
+def _host(text: str, source: str) -> str:
+    """The host as a URL writes it: IPv6 in brackets, names in ASCII."""
+    text = {"0.0.0.0": "127.0.0.1", "::": "::1", "[::]": "::1"}.get(text, text)  # noqa: S104 - read, not bound
+    try:
+        if ":" in text or "[" in text:
+            inner = text[1:-1] if text[:1] == "[" and text[-1:] == "]" else text
+            ipaddress.IPv6Address(inner)
+            return f"[{inner}]"
+        name = text.encode("idna").decode("ascii")  # refuses empty and over-long labels
+        if len(name) > 253 or re.fullmatch(r"[A-Za-z0-9._-]*[A-Za-z0-9]\.?", name) is None:
+            raise ValueError("neither a host name nor an address")
+    except ValueError as error:
+        raise UsageError(
+            f"the host {text[:80]!r} cannot be reached over TCP",
+            evidence=(source[:300], str(error)[:300]),
+            next_step="give a host name or an IP address, such as 127.0.0.1",
+        ) from None
+    return name
+
+
+def _prefix(text: str) -> str:
+    """The path before every endpoint, percent-encoded."""
+    if text and not text.startswith("/"):
+        raise UsageError(
+            f"the prefix {text[:80]!r} does not begin with /",
+            evidence=(f"--api-prefix {text[:80]!r}",),
+            next_step=f"write it as /{text[:80]}",
+        )
+    return quote(text.encode("utf-8", "surrogateescape").rstrip(b"/"))
+
+
+def _sendable(key: str) -> str:
+    """The key, if HTTP can carry it. The message does not repeat it, for it is a secret."""
+    for index, char in enumerate(key):
+        inner_blank = char == " " and 0 < index < len(key) - 1
+        if not ("!" <= char <= "~" or inner_blank):
+            raise UsageError(
+                "the API key cannot be sent in an HTTP header",
+                evidence=(f"--api-key: character {index + 1} of the first key is U+{ord(char):04X}",),
+                next_step="start the server with a key of printable ASCII characters",
+            )
+    return key
 
 
 def _check_gguf(path: Path) -> None:
