@@ -36,6 +36,11 @@ def at_home(text: str) -> str:
         ("docker:vllm", ServiceKind.DOCKER, "vllm"),
         ("url:http://127.0.0.1:8080/", ServiceKind.URL, "http://127.0.0.1:8080"),
         ("url:https://[::1]:8080", ServiceKind.URL, "https://[::1]:8080"),
+        ("url:http://[fe80::1%eth0]:80/v1/", ServiceKind.URL, "http://[fe80::1%eth0]:80/v1"),
+        ("url:http://gpu_1.lan.:80", ServiceKind.URL, "http://gpu_1.lan.:80"),
+        ("url:http://b\u00fccher.example/", ServiceKind.URL, "http://xn--bcher-kva.example"),
+        ("url:http://h/\u00e4/%20?q=\u00df", ServiceKind.URL, "http://h/%C3%A4/%20?q=%C3%9F"),
+        ("url:http://h/a@b", ServiceKind.URL, "http://h/a@b"),
         ("embedded:", ServiceKind.EMBEDDED, ""),
         ("  embedded:  ", ServiceKind.EMBEDDED, ""),
     ],
@@ -74,6 +79,21 @@ def test_forms(text: str, kind: ServiceKind, target: str) -> None:
         ("url:http://x:y", "not a URL"),
         ("url:http://[::1", "not a URL"),
         ("url:http://a b", "http://"),
+        ("url:http://a..b", "an empty label"),
+        ("url:http://.a", "an empty label"),
+        ("url:http://\u00fc..b/", "an empty label"),
+        (f"url:http://{'a' * 64}.b", "over 63"),
+        ("url:http://" + "\u00fc" * 63 + ".b", "over 63"),
+        ("url:http://\ue000.b", "cannot be a host name"),
+        ("url:http://a%b", "cannot be a host name"),
+        ("url:http://a<b", "cannot be a host name"),
+        ("url:http://[::1]x", "not a URL"),
+        ("url:http://[::g]", "not a URL"),
+        ("url:http://h/\ud800", "not a URL"),
+        ("url:http://::1]", "not a URL"),
+        ("url:http://[127.0.0.1]", "not a URL"),
+        ("url:http://1:2:3", "not a URL"),
+        ("url:http://h/\x01", "http://"),
         ("embedded:x", "no name"),
     ],
 )
@@ -83,6 +103,37 @@ def test_refused_forms(text: str, told: str) -> None:
     assert told in str(caught.value)
     assert caught.value.evidence[0] in text
     assert caught.value.next_step
+
+
+@pytest.mark.parametrize("scheme", ["url:http", "url:https", "https", "Url:http", "url:ftp"])
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "hunter2@h/",
+        "u:hunter2@h:80/v1",
+        "u:x@hunter2@h",
+        "u:hunter2/x@h",
+        "u:x/hunter2@h",
+        "hunter2:@[::1",
+        ":hunter2@h:y",
+    ],
+)
+def test_passwords_in_urls_are_refused_and_not_shown(scheme: str, rest: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_reference(f"{scheme}://{rest}")
+    assert "hunter2" not in str(caught.value)
+    assert caught.value.__cause__ is None
+    if scheme.startswith("url:"):
+        assert "--header 'Authorization: Bearer" in caught.value.next_step
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(alphabet="ab\u00fc\u0378./:@[]%?#1\ud800", max_size=14))
+def test_a_url_is_ascii_or_refused(rest: str) -> None:
+    with contextlib.suppress(UsageError):
+        target = parse_reference(f"url:http://{rest}").target
+        assert target.isascii()
+        assert parse_reference(f"url:{target}").target == target
 
 
 @settings(max_examples=60, deadline=None)

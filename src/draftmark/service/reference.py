@@ -6,12 +6,13 @@ Pure, but for looking up what `~` stands for.
 from __future__ import annotations
 
 import difflib
+import ipaddress
 import os
 import re
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit, urlunsplit
 
 from draftmark.errors import UsageError
 from draftmark.model import ServiceKind, ServiceRef
@@ -24,6 +25,11 @@ _NAME = re.compile(r"[^\s/]+")
 _TILDE = re.compile(r"~[A-Za-z0-9._-]*(?=[/\s]|$)")
 _EXPANSION = re.compile(r"\$[A-Za-z_{(0-9@*#?$!-]|`")
 _OPERATORS = "|&;<>()\n"
+_URL_ADVICE = "use url:http://HOST:PORT, such as url:http://127.0.0.1:8080"
+_KEPT_IN_URL = "/%:@!$&'()*+,;=~?"
+_BRACKETS = re.compile(r"\[[^\[\]]*\](?::\d*)?|[^\[\]]*")
+# Up to the last @ of the authority; beyond its first slash where a `:` is followed by no port.
+_USERINFO = re.compile(r"(?<=://)(?:[^/?#]*@|[^/?#@:\[]*:(?!\d*(?:[/?#]|$)).*@)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +53,9 @@ def parse_reference(text: str) -> ServiceRef:
     """
     scheme, colon, target = text.strip().partition(":")
     if not colon or scheme not in set(ServiceKind):
+        shown = _without_userinfo(text)
         raise UsageError(
-            f'"{text}" is not a service reference', evidence=(text,), next_step=_form_advice(text, scheme)
+            f'"{shown}" is not a service reference', evidence=(shown,), next_step=_form_advice(shown, scheme)
         )
     kind, target = ServiceKind(scheme), target.strip()
     if kind is ServiceKind.EMBEDDED:
@@ -79,22 +86,66 @@ def _form_advice(text: str, scheme: str) -> str:
 
 
 def _checked_url(target: str, text: str) -> str:
+    """The URL in ASCII: a name's other letters as IDNA has them, a path's percent-encoded.
+
+    Raises:
+        UsageError: It cannot be reached as it stands, or holds a user name or password.
+    """
+    shown = _without_userinfo(text)
+    if shown != text:
+        raise UsageError(
+            "a url: reference holds no user name and no password: it is written to records",
+            evidence=(shown,),
+            next_step="leave out what stands before the @, and give it as --header 'Authorization: Bearer …'",
+        )
     try:
         parts = urlsplit(target)
         port = parts.port  # raises when it is no number, or above 65535
-    except ValueError as error:
-        raise UsageError(
-            f"not a URL: {error}",
-            evidence=(text,),
-            next_step="use url:http://HOST:PORT, such as url:http://127.0.0.1:8080",
-        ) from error
-    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0 or re.search(r"\s", target):
-        raise UsageError(
-            "a url: reference is http:// or https:// with a host",
-            evidence=(text,),
-            next_step="use url:http://HOST:PORT, such as url:http://127.0.0.1:8080",
+        if not _BRACKETS.fullmatch(parts.netloc):
+            raise ValueError("brackets belong around an IPv6 address, and a port alone behind them")
+        host = _ascii_host(parts.hostname or "")
+        path, query, fragment = (
+            quote(part, safe=_KEPT_IN_URL, errors="surrogateescape")
+            for part in (parts.path, parts.query, parts.fragment)
         )
-    return target.rstrip("/")
+    except ValueError as error:
+        raise UsageError(f"not a URL: {error}", evidence=(text,), next_step=_URL_ADVICE) from error
+    if parts.scheme not in ("http", "https") or not host or port == 0 or re.search(r"[\s\x00-\x1f\x7f]", target):
+        raise UsageError(
+            "a url: reference is http:// or https:// with a host", evidence=(text,), next_step=_URL_ADVICE
+        )
+    netloc = host if port is None else f"{host}:{port}"
+    return urlunsplit((parts.scheme, netloc, path, query, fragment)).rstrip("/")
+
+
+def _without_userinfo(text: str) -> str:
+    """A reference without what stands before the @ of its URL, also where a `/` in a password hides that @."""
+    return _USERINFO.sub("***@", text)
+
+
+def _ascii_host(host: str) -> str:
+    """A host name or address as it goes into a URL.
+
+    Raises:
+        ValueError: A label is empty, longer than 63, or has characters that no name can have.
+    """
+    if ":" in host:
+        ipaddress.IPv6Address(host)
+        return f"[{host}]"
+    try:
+        name = host.encode("idna").decode("ascii")
+    except UnicodeError as error:
+        raise ValueError(f"{host[:80]!r} cannot be a host name ({_idna_reason(host, error)})") from error
+    if not re.fullmatch(r"[A-Za-z0-9._-]*", name):
+        raise ValueError(f"{host[:80]!r} cannot be a host name (a character in it)")
+    return name
+
+
+def _idna_reason(host: str, error: UnicodeError) -> str:
+    labels = re.split("[.\u3002\uff0e\uff61]", host)
+    if "" in labels[:-1] or host == ".":
+        return "an empty label"
+    return "a label over 63 characters" if "too long" in str(error) else "a character in it"
 
 
 def _without_own_quotes(target: str) -> str:
