@@ -123,14 +123,15 @@ def test_an_unknown_flag_of_this_build(
 def test_a_secret_is_written_nowhere_and_resume_asks_for_it(
     draftmark: Draftmark, embedded_command: tuple[tuple[str, ...], dict[str, str]], tmp_path: Path
 ) -> None:
-    service = f"cmd:{_with_port(embedded_command, free_port())} --api-key sk-very-secret"
+    words = _with_port(embedded_command, free_port())
+    service = f"cmd:MY_TOKEN=tok-very-secret {words} --api-key sk-very-secret"
     run = tmp_path / "run"
     done = draftmark("tune", service, *SMALL, "--depth", "off", "--rounds", "1", "--run", str(run))
     assert done.status in (0, 40), done.err
     assert all(trial["status"] == "measured" for trial in trials(run).values())
     for path in run.rglob("*"):
         if path.is_file():
-            assert b"sk-very-secret" not in path.read_bytes(), path
+            assert b"very-secret" not in path.read_bytes(), path
     asked = draftmark("tune", "--resume", str(run))
     assert (asked.status, "secret" in asked.err) == (2, True)
     assert draftmark("tune", service, "--resume", str(run)).status == done.status

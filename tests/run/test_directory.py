@@ -212,3 +212,15 @@ def test_environment_is_redacted() -> None:
         "CUDA_VISIBLE_DEVICES": "0",
         "DB": "pg://***@h",
     }
+
+
+def test_a_log_is_scrubbed(tmp_path: Path) -> None:
+    run = RunDirectory.create(tmp_path / "run", info())
+    writer = run.trial("01-off")
+    writer.log.write_bytes(b"args: --api-key sk-very-secret\nplain \xff line\n")
+    writer.scrub_log(redact.Redactor.of(("x",), {}))
+    assert b"sk-very-secret" in writer.log.read_bytes()  # nothing is known to be secret
+    writer.scrub_log(redact.Redactor.of(("x", "--api-key", "sk-very-secret"), {}))
+    assert b"sk-very-secret" not in writer.log.read_bytes()
+    assert b"plain \xff line\n" in writer.log.read_bytes()
+    assert [path.name for path in writer.path.iterdir()] == ["server.log"]

@@ -18,6 +18,7 @@ from draftmark.errors import RefusedError, UsageError
 from draftmark.load.workloads import load_workloads, workload_from_file
 from draftmark.model import Arm, ServiceKind, ServiceRef, Workload
 from draftmark.ports import Engine
+from draftmark.run.redact import Redactor
 from draftmark.service.command import CommandSupervisor
 from draftmark.service.host import port_listener
 from draftmark.service.reference import parse_cmd, parse_reference
@@ -55,9 +56,18 @@ class Target:
     env: dict[str, str]
     version: str | None
 
+    @property
+    def redactor(self) -> Redactor:
+        """Knows the secrets of the command line and of the variables set for it."""
+        return Redactor.of(self.command, self.env)
+
     def line(self, command: tuple[str, ...]) -> str:
         """A command line of this service, with the variables it needs, ready for a shell or for `cmd:`."""
         return shlex.join([*(f"{name}={value}" for name, value in self.env.items()), *command])
+
+    def shown_line(self, command: tuple[str, ...]) -> str:
+        """The same, secrets hidden."""
+        return self.redactor.text(self.line(self.redactor.command(command)))
 
     def supervisor(self) -> CommandSupervisor:
         """A supervisor for it; nothing is started yet."""
@@ -95,8 +105,6 @@ def target(args: argparse.Namespace) -> Target:
             version=f"{ready.engine} {ready.version}",
         )
     if ref.kind is ServiceKind.CMD:
-        from draftmark.run.redact import command as redacted
-
         spec = parse_cmd(ref.target)
         if not engine.recognises(spec.argv):
             raise UsageError(
@@ -105,7 +113,9 @@ def target(args: argparse.Namespace) -> Target:
                 next_step="name llama-server in it; SGLang and vLLM are not supported yet",
             )
         engine.check(spec.argv)
-        words = redacted((*(f"{name}={value}" for name, value in spec.env.items()), *spec.argv))
+        words = Redactor.of(spec.argv, spec.env).command(
+            (*(f"{name}={value}" for name, value in spec.env.items()), *spec.argv)
+        )
         return Target(
             ref=ref,
             shown="cmd:" + shlex.join(words),

@@ -10,7 +10,6 @@ from draftmark.cli import compose, options
 from draftmark.cli.output import print_json, result_console
 from draftmark.engines.detect import detect
 from draftmark.model import Health, ServiceKind
-from draftmark.run.redact import command as redacted
 from draftmark.service.host import local_facts
 from draftmark.service.reference import parse_reference
 
@@ -52,7 +51,10 @@ def _startable(args: argparse.Namespace) -> dict[str, Any]:
         "schema": "draftmark.inspect/1",
         "service": target.shown,
         "engine": {"name": target.engine.name, "version": target.version},
-        "command": {"line": target.line(redacted(target.command)), "listens": base_url},
+        "command": {
+            "line": target.shown_line(target.command),
+            "listens": base_url,
+        },
         "speculation": {"depth": target.engine.depth(target.command), "method": facts.pop("method", None)},
         "flags": facts,
         "host": local_facts(),

@@ -156,5 +156,8 @@ def _show(error: DraftmarkError) -> None:
     from rich.console import Console
 
     from draftmark.report.terminal import print_error
+    from draftmark.run.redact import text
 
+    error.what, error.next_step = text(error.what), text(error.next_step)
+    error.evidence = tuple(text(line) for line in error.evidence)
     print_error(error, Console(stderr=True, soft_wrap=True))

@@ -9,7 +9,6 @@ from draftmark.cli import options
 from draftmark.cli.output import print_json, result_console
 from draftmark.cli.planning import Planned, planned
 from draftmark.model import Arm
-from draftmark.run.redact import command as redacted
 from draftmark.tune.plan import expected_minutes, expected_restarts
 
 # Before anything was measured: a start, and a short answer, on an ordinary host.
@@ -70,8 +69,9 @@ def describe(work: Planned) -> dict[str, Any]:
 
 def _arm(work: Planned, arm: Arm) -> dict[str, Any]:
     refusal = work.info.refused.get(arm.name)
-    original = redacted(work.target.command)
-    command = redacted(work.target.engine.with_arm(work.target.command, arm))
+    hide = work.target.redactor.command
+    original = hide(work.target.command)
+    command = hide(work.target.engine.with_arm(work.target.command, arm))
     return {
         "arm": arm.name,
         "label": arm.label,

@@ -12,7 +12,6 @@ from draftmark.errors import RefusedError
 from draftmark.model import Arm
 from draftmark.run.records import RunInfo
 from draftmark.run.redact import HIDDEN
-from draftmark.run.redact import command as redacted
 from draftmark.service.host import SystemClock, has_gpu, local_facts
 from draftmark.tune.plan import schedule
 from draftmark.tune.trial import Axis
@@ -70,7 +69,7 @@ def planned(args: argparse.Namespace) -> Planned:
             next_step="name other depths with --depth, or lower the drafting method's minimum in the command line",
         )
     rounds = compose.rounds(args, embedded=demo)
-    command = redacted(target.command)
+    command = target.redactor.command(target.command)
     info = RunInfo(
         draftmark=__version__,
         service=target.shown,

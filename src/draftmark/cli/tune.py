@@ -108,6 +108,7 @@ def sweep(work: Planned, directory: RunDirectory) -> None:
                 act=journal.write,
                 port_holder=compose.listener_at,
                 host=LocalLoad(clock),
+                redactor=work.target.redactor,
             ),
             journal=journal,
             after=partial(_after, directory),

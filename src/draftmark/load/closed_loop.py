@@ -124,6 +124,7 @@ class _Run:
         self._failures = 0
         self._max_failures = plan.max_errors or max(8, 2 * plan.concurrency)
         self._done = self._errors = self._tokens = 0
+        self._doubted = 0
         self._first_sent_at: float | None = None
         self._begin = monotonic()
 
@@ -219,7 +220,9 @@ class _Run:
     async def _read_answers(self) -> None:
         while (item := await self._ended.get()) is not None:
             job, exchange = item
-            record = self._record(job, exchange, await _read(exchange))
+            answer = await _read(exchange, job.prompt.max_tokens)
+            self._doubted += answer.doubted
+            record = self._record(job, exchange, answer)
             self.records.append(record)
             if self._on_record is not None:
                 self._on_record(record)
@@ -271,6 +274,11 @@ class _Run:
         done = [r for r in self.records if r.error is None and r.chunks]
         if any(r.output_tokens is None for r in done):
             out.append("The server gave no token count; one token a chunk was assumed.")
+        if self._doubted:
+            out.append(
+                f"The server's counts in {self._doubted} answers cannot be true (below zero, or more than was "
+                "asked for); they were not used."
+            )
         shared = [r for r in done if r.chunk_counts == "spread" and r.output_tokens is not None]
         tokens, chunks = sum(tokens_of(r) for r in shared), sum(len(r.chunks) for r in shared)
         if abs(tokens - chunks) > 0.05 * chunks:
@@ -281,11 +289,11 @@ class _Run:
         return tuple(out)
 
 
-async def _read(exchange: Exchange) -> Answer:
+async def _read(exchange: Exchange, max_tokens: int) -> Answer:
     """Decode an answer in steps, letting arrivals be stamped between them."""
     if exchange.status != 200:
         return refusal(exchange)
-    reader, step = AnswerReader(), 0
+    reader, step = AnswerReader(max_tokens), 0
     for at, data in exchange.reads:
         reader.feed(at, data)
         step += len(data)

@@ -25,6 +25,7 @@ from draftmark.run.records import (
     encode_document,
     encode_line,
 )
+from draftmark.run.redact import Redactor
 
 _TRIAL_DIRECTORY = re.compile(r"^(\d+)-(?!.*\.interrupted-\d+$).+$")
 
@@ -108,6 +109,23 @@ class TrialWriter:
         """A JSON file beside the records, such as `measurement.json`."""
         with storing(self._run):
             write_atomically(self.path / name, encode_document(content))
+
+    def scrub_log(self, redactor: Redactor) -> None:
+        """Secrets out of the server's log: some servers print their command line. Large logs go line by line."""
+        if not redactor.values or not self.log.is_file():
+            return
+        with storing(self._run):
+            beside = self.log.with_name(f".{self.log.name}.part")
+            changed = False
+            with self.log.open("rb") as old, beside.open("wb") as new:
+                for line in old:
+                    clean = redactor.bytes(line) if any(v.encode() in line for v in redactor.values) else line
+                    changed = changed or clean != line
+                    new.write(clean)
+            if changed:
+                beside.replace(self.log)
+            else:
+                beside.unlink()
 
     def finish(self, trial: Trial) -> None:
         """Write `trial.json`: from now on the trial is not repeated."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -23,11 +24,12 @@ from draftmark.model import (
 from draftmark.ports import Clock, CpuSample, Engine, EngineClient, HostLoad, Supervisor
 from draftmark.run.directory import TrialWriter
 from draftmark.run.records import Slot
-from draftmark.run.redact import command as redacted
+from draftmark.run.redact import Redactor
 from draftmark.tune.disturbance import changed_identity, counters_astray, foreign_cores, load_faults
 from draftmark.tune.startup import NotReadyError, Ready, Starter, log_lines
 
 _QUIET_LOOK_S = 0.4
+_NO_SECRETS = Redactor(values=())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +158,7 @@ class TrialRunner:
     act: Callable[[str, int, dict[str, object]], None]
     port_holder: Callable[[str], str | None]
     host: HostLoad | None = None
+    redactor: Redactor = _NO_SECRETS
 
     def run(self, slot: Slot, writer: TrialWriter) -> Trial:
         """One trial, to its end; the server is stopped however it ends.
@@ -189,20 +192,21 @@ class TrialRunner:
             notes.stop = self.supervisor.stop(hurry=hurry)
             ended = self.clock.monotonic()
             writer.close()
+            writer.scrub_log(self.redactor)
         trial = Trial(
             number=slot.number,
             round=slot.round,
             arm=slot.arm,
             status=notes.status,
-            because=notes.because,
-            evidence=notes.evidence,
+            because=None if notes.because is None else self.redactor.text(notes.because),
+            evidence=tuple(dataclasses.replace(e, text=self.redactor.text(e.text)) for e in notes.evidence),
             started_at=started_at,
             start_s=_rounded(notes.start_s),
             downtime_s=None
             if notes.began_s is None
             else round((notes.start_s or (stopping - notes.began_s)) + (ended - stopping), 3),
             total_s=round(ended - began, 3),
-            command=redacted(command),
+            command=self.redactor.command(command),
             speculation=notes.speculation,
             stop=notes.stop,
             requests=writer.written,
@@ -231,7 +235,7 @@ class TrialRunner:
             self.observer.phase(slot, f"waiting for a quiet host ({load.busiest})", self.limits.quiet_timeout_s)
 
     def _start(self, slot: Slot, command: tuple[str, ...], writer: TrialWriter, notes: _Notes) -> Ready:
-        self.act("start", slot.number, {"command": redacted(command)})
+        self.act("start", slot.number, {"command": self.redactor.command(command)})
         notes.began_s = self.clock.monotonic()
         self.observer.phase(slot, f"starting {slot.arm.label}", self.limits.start_timeout_s)
         starter = Starter(
@@ -278,6 +282,9 @@ class TrialRunner:
             before, cpu = client.counters(), self.supervisor.cpu()
 
             def keep(record: RequestRecord) -> None:
+                if record.error_detail is not None:
+                    # A server may send back what it was sent, the key included.
+                    record = dataclasses.replace(record, error_detail=self.redactor.text(record.error_detail))
                 writer.request(record)
                 notes.count(record.drafted_tokens)
 
