@@ -43,11 +43,12 @@ def write_reports(directory: RunDirectory, result: dict[str, Any]) -> None:
     directory.write("report.md", render_markdown(result).encode())
 
 
-def show(directory: RunDirectory, result: dict[str, Any], *, as_json: bool) -> None:
-    """The result on stdout: for a script, or for a person with the place of the report."""
+def show(directory: RunDirectory, result: dict[str, Any], *, as_json: bool, to_run: str = "") -> None:
+    """The result on stdout: for a script; or for a person, with the command to run and the report's place."""
     if as_json:
         print_json(result)
         return
     from draftmark.report.terminal import print_result
 
-    print_result(result, result_console(), paths=str(directory.path / "report.html"))
+    report = str(directory.path / "report.html")
+    print_result(result, result_console(), paths=f"{to_run}\n\n{report}" if to_run else report)

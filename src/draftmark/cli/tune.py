@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from draftmark.cli import compose, options
-from draftmark.cli.output import progress_console, result_console
+from draftmark.cli.output import progress_console
 from draftmark.cli.planning import Planned, planned
 from draftmark.cli.progress import RunProgress
 from draftmark.cli.reporting import rederive, show, write_reports
@@ -73,11 +73,9 @@ def run(args: argparse.Namespace) -> int:
         sweep(work, directory)
     result = rederive(directory)
     write_reports(directory, result)
-    show(directory, result, as_json=args.json)
+    show(directory, result, as_json=args.json, to_run=_to_run(work, result, asked=args.keep))
     if result["exit_status"] == 40:
         progress_console().print(_INCONCLUSIVE, markup=False, soft_wrap=True)
-    elif not args.json and (args.keep or result["exit_status"] == 10):
-        _print_choice(work, result)
     return 0 if args.keep and result["exit_status"] == 10 else int(result["exit_status"])
 
 
@@ -165,11 +163,10 @@ def _resumed(args: argparse.Namespace, info: RunInfo) -> Planned:
     return Planned(target=target, info=info, axes=axes)
 
 
-def _print_choice(work: Planned, result: dict[str, Any]) -> None:
-    """A command line cannot be edited in place: it is printed, ready to use."""
+def _to_run(work: Planned, result: dict[str, Any], *, asked: bool) -> str:
+    """A command line cannot be edited in place: it is shown, ready to use. Nothing where nothing is settled."""
     name = result["choice"]["recommended"]
     arm = next((a for a in work.info.arms if a.name == name), None)
-    if arm is None:
-        return
-    command = work.target.engine.with_arm(work.target.command, arm)
-    result_console().print(f"\nto run {arm.label}:\n  {work.target.line(command)}", markup=False, soft_wrap=True)
+    if arm is None or not (asked or result["exit_status"] == 10):
+        return ""
+    return f"to run {arm.label}:\n  {work.target.line(work.target.engine.with_arm(work.target.command, arm))}"

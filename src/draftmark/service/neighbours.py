@@ -45,7 +45,7 @@ def _sample() -> tuple[float, float, dict[int, float]] | None:
 def _named(pid: int, cores: float) -> str:
     try:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-        shown = " ".join(word.decode("utf-8", "replace") for word in words[:3]).strip()
+        shown = " ".join(b" ".join(words[:3]).decode("utf-8", "replace").split())
     except OSError:
         shown = ""
     return f"pid {pid} ({shown[:60] or 'unknown'}) used {cores:.2f} cores"

@@ -318,7 +318,12 @@ def _trial(t: Trial, info: RunInfo, measured: Measured) -> dict[str, Any]:
         "total_s": t.total_s,
         "stop": t.stop.outcome.value if t.stop else None,
         "stop_s": _round(t.stop.seconds) if t.stop else None,
-        "disturbed": [f"{key}: {reason}" for key, reasons in t.disturbed.items() for reason in reasons],
+        "disturbed": [
+            f"{key}: {reason}"
+            for key, reasons in t.disturbed.items()
+            for reason in reasons
+            if reason not in (t.because or "")
+        ],
     }
 
 
