@@ -153,3 +153,16 @@ def test_no_cache_and_no_index(draftmark: Draftmark, tmp_path: Path) -> None:
     closed = draftmark("tune", env={**env, "DRAFTMARK_CACHE": "/proc/nowhere"})
     assert closed.status == 2
     assert "/proc/nowhere" in closed.err
+
+
+def test_an_ignored_signal_stays_ignored(tmp_path: Path) -> None:
+    """`nohup draftmark … &` has to survive the terminal's end."""
+    line = f"trap '' HUP; exec {sys.executable} -c \"{_HUP}\""
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, cwd=tmp_path)
+    assert done.stdout.strip() == "SIG_IGN True"
+
+
+_HUP = (
+    "import signal; from draftmark.cli import main; main._own_signals(); "
+    "print(signal.getsignal(signal.SIGHUP).name, callable(signal.getsignal(signal.SIGINT)))"
+)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -12,6 +13,12 @@ from pathlib import Path
 _MARKER = b"DRAFTMARK_INSTANCE="  # service/guard.py puts it into the environment of all that it starts
 # Handed down to everything that `popen` starts, so that only our own are found beside another test run.
 _TAG = f"DRAFTMARK_TEST={os.getpid()}-{time.time_ns()}"
+
+
+def _default_signals() -> None:
+    """A test run in the background may have SIGINT ignored, and an ignored signal is handed down."""
+    for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(signum, signal.SIG_DFL)
 
 
 def popen(words: tuple[str, ...], cwd: Path, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
@@ -25,6 +32,7 @@ def popen(words: tuple[str, ...], cwd: Path, env: Mapping[str, str] | None = Non
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        preexec_fn=_default_signals,
     )
 
 
