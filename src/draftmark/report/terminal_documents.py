@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rich import box
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -50,12 +51,12 @@ def print_inspect(document: Mapping[str, Any], console: Console) -> None:
         if section == "hazards" or not isinstance(facts, Mapping):
             continue
         heading(console, visible(section))
-        table = Table.grid(padding=(0, 2, 0, 0))
-        table.add_column(no_wrap=True, max_width=30)
-        table.add_column(overflow="fold")
+        names = {fact: _fit(fact, console) for fact in facts}
+        room = min(30, max((cell_len(name) for name in names.values()), default=0))
         for fact, value in facts.items():
-            table.add_row(Text(f"  {_fit(fact, console)}", "dim"), Text(_fit(plain(value), console)))
-        console.print(table)
+            # Left whole, so that a command line or a path can be copied.
+            shown = Text(f"  {set_cell_size(names[fact], room)}  ", "dim")
+            console.print(shown.append(_fit(plain(value), console), "none"), soft_wrap=True)
     hazards = mappings(document, "hazards")
     console.print()
     for hazard in hazards:
