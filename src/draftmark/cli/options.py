@@ -70,7 +70,7 @@ def workload(parser: argparse.ArgumentParser) -> None:
         "--max-tokens",
         type=positive,
         metavar="N",
-        help="longest answer, tokens (default: as the prompts say; embedded: 36)",
+        help="longest answer, tokens (default: as the prompts say; embedded: 32)",
     )
     group.add_argument(
         "--api",
