@@ -14,7 +14,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from draftmark.engines.llamacpp.engine import LlamaCpp
-from draftmark.errors import RefusedError, UsageError
+from draftmark.errors import UsageError
 from draftmark.load.workloads import load_workloads, workload_from_file
 from draftmark.model import Arm, ServiceKind, ServiceRef, Workload
 from draftmark.ports import Engine
@@ -209,21 +209,6 @@ def default_run_directory(started_at: str, shown: str) -> Path:
     """`draftmark-runs/20261129-175027-embedded`, in the working directory."""
     stamp = started_at[:19].replace("-", "").replace(":", "").replace("T", "-")
     return Path("draftmark-runs") / f"{stamp}-{shown.partition(':')[0]}"
-
-
-def refuse_taken_port(base_url: str) -> None:
-    """Nothing may listen where the server is to be started.
-
-    Raises:
-        RefusedError: Something does.
-    """
-    holder = listener_at(base_url)
-    if holder is not None:
-        raise RefusedError(
-            f"something else listens on {base_url}",
-            evidence=(holder,),
-            next_step="stop it, or give the server another port",
-        )
 
 
 def listener_at(base_url: str) -> str | None:

@@ -7,8 +7,6 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from draftmark.errors import UsageError
-
 _LARGEST = (
     9_999_999  # seven digits: above it a number is a slip of the finger, and waits of so many seconds overflow
 )
@@ -159,11 +157,3 @@ def _number(text: str) -> float | None:
 
 def _shown(text: str) -> str:
     return repr(text if len(text) <= 40 else text[:39] + "…")
-
-
-def existing_directory(text: str) -> Path:
-    """A directory that is there."""
-    path = Path(text)
-    if not path.is_dir():
-        raise UsageError(f"there is no directory {text}", next_step="give a run directory")
-    return path

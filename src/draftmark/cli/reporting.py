@@ -13,8 +13,13 @@ from draftmark.run.records import encode_document
 from draftmark.tune.result import derive, measurements
 
 
-def rederive(directory: RunDirectory) -> dict[str, Any]:
-    """`result.json` and each trial's `measurement.json`, from the records alone."""
+def rederive(directory: RunDirectory, *, only: int | None = None) -> dict[str, Any]:
+    """`result.json` and each trial's `measurement.json`, from the records alone.
+
+    Args:
+        directory: The run.
+        only: Number of the one trial that is new, while a run goes on: the others' files are there already.
+    """
     record = directory.load()
     try:
         result = derive(record)
@@ -25,6 +30,8 @@ def rederive(directory: RunDirectory) -> dict[str, Any]:
             next_step="they were edited or damaged; begin a new run",
         ) from None
     for trial in record.trials:
+        if only not in (None, trial.trial.number):
+            continue
         found = measurements(trial, record.info)
         directory.write(f"trials/{trial.trial.directory}/measurement.json", encode_document(found))
     data = encode_document(result)

@@ -23,6 +23,7 @@ from draftmark.run.records import RunInfo
 from draftmark.service.host import SystemClock
 from draftmark.service.neighbours import LocalLoad
 from draftmark.tune.runner import Journal, Sweep
+from draftmark.tune.startup import refuse_taken
 from draftmark.tune.trial import Limits, TrialRunner
 
 _INCONCLUSIVE = (
@@ -68,7 +69,9 @@ def run(args: argparse.Namespace) -> int:
     base_url = work.target.engine.base_url(work.target.command)
     holder = "embedded:" + str(path.resolve()) if work.target.embedded else base_url
     with exclusive(holder, about=f"draftmark tune, run directory {path.resolve()}"):
-        compose.refuse_taken_port(base_url)  # before there is a run directory: a refusal leaves nothing behind
+        refuse_taken(
+            base_url, compose.listener_at(base_url)
+        )  # before there is a run directory: a refusal leaves nothing behind
         directory = opened or RunDirectory.create(path, work.info)
         sweep(work, directory)
     result = rederive(directory)
@@ -122,8 +125,7 @@ def sweep(work: Planned, directory: RunDirectory) -> None:
 
 def _after(directory: RunDirectory, trial: Trial) -> None:
     """After each trial the result of what is known so far is on disk."""
-    del trial
-    rederive(directory)
+    rederive(directory, only=trial.number)
 
 
 def _resumed(args: argparse.Namespace, info: RunInfo) -> Planned:

@@ -72,13 +72,7 @@ class Starter:
             NotReadyError: It was started and ended, hung, or does not generate.
         """
         base_url = self.engine.base_url(command)
-        holder = self.port_holder(base_url)
-        if holder is not None:
-            raise RefusedError(
-                f"something else listens on {base_url}",
-                evidence=(holder,),
-                next_step="stop it, or give the server another port",
-            )
+        refuse_taken(base_url, self.port_holder(base_url))
         began = self.clock.monotonic()
         identity = self.supervisor.start(command, log)
         client = self.engine.client(base_url, self.engine.headers(command))
@@ -102,6 +96,20 @@ class Starter:
     def _not_ready(self, log: Path, what: str) -> NotReadyError:
         lines = log_lines(log)
         return NotReadyError(what, self.engine.decisive(lines, log.name), log, lines)
+
+
+def refuse_taken(base_url: str, holder: str | None) -> None:
+    """Nothing may listen where a server is to be started.
+
+    Raises:
+        RefusedError: `holder` does.
+    """
+    if holder is not None:
+        raise RefusedError(
+            f"something else listens on {base_url}",
+            evidence=(holder,),
+            next_step="stop it, or give the server another port",
+        )
 
 
 def log_lines(log: Path) -> list[str]:
