@@ -1,13 +1,15 @@
 # Two commands set everything up on a fresh machine with Python 3.11+, git and make:
 #   make tune    installs Draftmark, fetches a real engine and a small real model, and tunes it
 #   make test    installs what the tests need, and runs them
+#   make score   after one of them: names the causes of labelled deaths, and counts (CORPUS=DIR, ARGS=--all)
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
+CORPUS ?= ../shared/corpus
 
-.PHONY: tune test check format bench clean
+.PHONY: tune test check format bench score clean
 
 # Exit status 10 says that something better was found; here that is a success.
 tune: $(VENV)/.installed
@@ -28,6 +30,9 @@ format: $(VENV)/.installed-dev
 
 bench: $(VENV)/.installed
 	$(BIN)/python bench/startup.py
+
+score: $(VENV)/.installed
+	$(BIN)/python -m bench.score $(CORPUS) $(ARGS)
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage
