@@ -23,6 +23,7 @@ _VERBS = {
     "plan": ("plan", "say what tune would do: arms, restarts, minutes, the exact change of flags"),
     "inspect": ("inspect", "engine, flags, speculation state, and what would make tuning unsafe"),
     "bench": ("bench", "load a service and measure it"),
+    "why": ("why", "say why a server died, with the lines that prove it: a live service, or files"),
     "report": ("report", "derive result.json, report.html and report.md of a run again from its records"),
     "compare": ("compare", "hold two runs against each other, if they are alike"),
 }

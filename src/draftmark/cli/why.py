@@ -1,0 +1,188 @@
+"""`draftmark why`: the cause of a server's death, with the lines that prove it. Touches nothing."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from draftmark.cli import compose_why
+from draftmark.cli.output import print_json, progress_console, result_console
+from draftmark.cli.why_progress import WhyProgress
+from draftmark.cli.why_reference import FORMS, STDIN, Asked, asked, parse
+from draftmark.errors import BadInputError, UsageError
+
+if TYPE_CHECKING:
+    from draftmark.postmortem.model import Source, Unread, Verdict
+
+UNSETTLED = 40
+"""Exit status of a verdict that names no cause."""
+
+_RUNS = 3
+_MOST_RUNS = 100
+
+_ABOUT = """\
+Names the cause, how sure it is, the lines that prove it, what was ruled out and why, and what was not read
+together with the command that reads it. Without proof it says `unsettled`, and what would settle it.
+
+  draftmark why unit:sglang-qwen.service          the last death of a systemd unit, on this host
+  draftmark why docker:vllm unit.log              a container's, with one more log
+  draftmark why logs.tar.gz kernel.log            from files, folders and archives
+  kubectl logs -p llm-0 | draftmark why -         from a pipe
+  draftmark why --explain stop-timeout-sigkill    what a cause means
+
+Exit status: 0 a cause is named, or the service is healthy · 40 unsettled · 2 usage
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.description = _ABOUT
+    parser.add_argument(
+        "things", nargs="*", metavar="SERVICE|PATH", help=f"{FORMS}; files, folders, archives; - is stdin"
+    )
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    form.add_argument("--markdown", action="store_true", help="Markdown on stdout, to paste into a ticket")
+    parser.add_argument(
+        "--html",
+        type=Path,
+        metavar="FILE",
+        help="also write a page with a timeline, in one file",
+    )
+    parser.add_argument("--explain", metavar="CAUSE", help="what a cause means and what proves it; list names all")
+    parser.add_argument(
+        "--runs", type=_runs, default=_RUNS, metavar="N", help=f"the service's last N starts (default {_RUNS})"
+    )
+    parser.add_argument("--since", metavar="WHEN", help="nothing older: 2026-11-29 17:50, yesterday, -2h")
+    parser.add_argument(
+        "--service", metavar="NAME", help="which unit or container is meant, where the evidence is about several"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Examine, and say."""
+    if args.explain is not None:
+        return _explain(args)
+    question = asked(args.things)
+    _check(question, args)
+    verdict = _examine(question, runs=args.runs, since=args.since, unit=args.service, stdin=None)
+    return _say(verdict, args)
+
+
+def examine_paths(paths: Sequence[str], stdin: BinaryIO | None = None) -> Verdict:
+    """The verdict on files, folders, archives and, for `-`, stdin. Secrets are still in it."""
+    return _examine(Asked(None, tuple(paths)), stdin=stdin)
+
+
+def examine_service(reference: str) -> Verdict:
+    """The verdict on a service of this host, such as `unit:llm.service`. Secrets are still in it."""
+    return _examine(Asked(parse(reference), ()))
+
+
+def _examine(
+    question: Asked,
+    *,
+    runs: int = _RUNS,
+    since: str | None = None,
+    unit: str | None = None,
+    stdin: BinaryIO | None = None,
+) -> Verdict:
+    from draftmark.postmortem.diagnose import diagnose
+    from draftmark.postmortem.intake import read_paths
+
+    tables = compose_why.tables()
+    sources: list[Source] = []
+    unread: list[Unread] = []
+    with WhyProgress(progress_console()) as progress:
+        if question.service is not None:
+            progress.awaits(f"what this host knows of {question.service}")
+            found = compose_why.collect(question.service, hints=tables.hints, runs=runs, since=since)
+            sources += found.sources
+            unread += found.unread
+            unit = unit or found.unit
+        if question.paths:
+            progress.awaits("the files")
+            intake = read_paths(question.paths, hints=tables.hints, stdin=stdin)
+            sources += intake.sources
+            unread += intake.unread
+        progress.awaits("the verdict")
+        return diagnose(sources, tables=tables, unit=unit, unread=unread)
+
+
+def _say(verdict: Verdict, args: argparse.Namespace) -> int:
+    from draftmark.report.why_safe import safe
+
+    verdict = safe(verdict)
+    if args.html is not None:
+        from draftmark.report.why_html import render_html
+
+        args.html.write_text(render_html(verdict), encoding="utf-8")
+    if args.json:
+        from draftmark.postmortem.document import document
+
+        print_json(document(verdict))
+    elif args.markdown:
+        from draftmark.report.why_markdown import render_markdown
+
+        _write(render_markdown(verdict))
+    else:
+        from draftmark.report.why_card import print_card
+
+        print_card(verdict, result_console())
+    if args.html is not None:
+        progress_console().print(f"timeline: {args.html}", markup=False, soft_wrap=True)
+    from draftmark.report.why_words import is_unsettled
+
+    return UNSETTLED if is_unsettled(verdict) else 0
+
+
+def _write(text: str) -> None:
+    if sys.stdout is None:
+        raise BadInputError("stdout is closed, so the verdict has nowhere to go", next_step="leave stdout open")
+    sys.stdout.buffer.write(text.encode())
+    sys.stdout.buffer.flush()
+
+
+def _explain(args: argparse.Namespace) -> int:
+    if args.things:
+        raise UsageError(
+            "--explain examines nothing", evidence=tuple(args.things), next_step="leave out what is to be examined"
+        )
+    from draftmark.report.why_explain import print_causes, print_explanation
+
+    tables = compose_why.tables()
+    if args.explain == "list":
+        print_causes(tables.causes, result_console())
+    else:
+        print_explanation(args.explain, tables, result_console())
+    return 0
+
+
+def _check(question: Asked, args: argparse.Namespace) -> None:
+    """Whether there is something to read, and a place for what is to be written."""
+    if question.service is None and not question.paths:
+        piped = sys.stdin is not None and not sys.stdin.isatty()
+        raise UsageError(
+            "nothing to examine was named" + (", and stdin is read only when it is asked for" if piped else ""),
+            next_step="draftmark why -" if piped else f"name a service ({FORMS}), or files",
+        )
+    if question.paths.count(STDIN) > 1:
+        raise UsageError("stdin can be read only once", next_step="give - once")
+    if args.html is not None:
+        _check_place(args.html)
+
+
+def _check_place(page: Path) -> None:
+    """Whether a page can be written there: to be told before a long read."""
+    because = "it is a folder" if page.is_dir() else "" if page.parent.is_dir() else "its folder does not exist"
+    if because:
+        raise BadInputError(f"{page} cannot be written: {because}", next_step="name a file in a folder that exists")
+
+
+def _runs(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text[:9]) <= _MOST_RUNS:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 to {_MOST_RUNS}")
+    return int(text)
