@@ -1,0 +1,51 @@
+"""Makes text of what terminals and broken writers leave in logs."""
+
+from __future__ import annotations
+
+import re
+
+# CSI sequences (colours, erases, cursor moves), OSC up to its end, charset choices, and single escapes.
+_ESCAPES = re.compile(
+    r"\x1b(?:\[[0-?]{0,64}[ -/]{0,8}[@-~]|\][^\x07\x1b]{0,4096}(?:\x07|\x1b\\)?"
+    r"|[()*+][0-9A-Za-z]|[@-Z\\^_=>78cNO])|\x9b[0-?]{0,64}[@-~]"
+)
+# Escapes that a pager or a syslog daemon turned into text.
+_CARETS = re.compile(r"(?:\^\[|#033)\[[0-9;]{0,32}m")
+_CONTROLS = {code: "\ufffd" for code in (*range(32), *range(0x7F, 0xA0)) if code != 9} | {0: ""}
+
+# The end of a progress bar that no newline ended, where the next record follows on the same line.
+_BAR_END = re.compile(
+    r"(?:it/s|s/it|B/s|tokens/s|ex/s)(?:, [^\]\[]{0,120})?\](?=\S)"
+    r"|\| \d{1,9}/\d{1,9} \[[^\]\[]{1,80}\](?=\S)"
+)
+
+
+def clean(line: str) -> str:
+    """Without escapes and NULs; other control characters stay until `printable`."""
+    if "\x1b" in line or "\x9b" in line:
+        line = _ESCAPES.sub("", line)
+    if "[" in line and ("^[[" in line or "#033[" in line):
+        line = _CARETS.sub("", line)
+    return line.replace("\x00", "") if "\x00" in line else line
+
+
+def printable(line: str, width: int) -> str:
+    """At most `width` characters that any terminal can show: what is left of control characters is replaced."""
+    if len(line) > width:
+        line = line[:width]
+    return line if line.isprintable() else line.translate(_CONTROLS)
+
+
+def parts(line: str) -> list[str]:
+    """The pieces between carriage returns that hold something; a record after a progress bar is one of its own."""
+    pieces = ([piece for piece in line.split("\r") if piece] or [""]) if "\r" in line else [line]
+    if "]" not in line or ("/s" not in line and "/it" not in line and "| " not in line):
+        return pieces
+    split: list[str] = []
+    for piece in pieces:
+        at = 0
+        for match in _BAR_END.finditer(piece):
+            split.append(piece[at : match.end()])
+            at = match.end()
+        split.append(piece[at:])
+    return [piece for piece in split if piece] or [""]

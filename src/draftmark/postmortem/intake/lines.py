@@ -1,0 +1,184 @@
+"""Raw lines of a source → `Line`s: cleaned, split at carriage returns, joined where a runtime cut them, peeled."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from statistics import median_low
+
+from draftmark.postmortem.intake.carriers import name_unit
+from draftmark.postmortem.intake.clean import clean, parts, printable
+from draftmark.postmortem.intake.clock import Calendar
+from draftmark.postmortem.intake.head import Head
+from draftmark.postmortem.intake.limits import Hints, Limits
+from draftmark.postmortem.intake.peel import Carrier, looks_like, peel
+from draftmark.postmortem.intake.structured import is_logfmt, logfmt, record
+from draftmark.postmortem.model import Line
+
+NumberedLines = Sequence[tuple[int, str]]
+
+_RECORDS_DEEP = 3
+_JOINED_CHARS = 1 << 18
+_SAMPLE = 100
+_RANK_AT_END = re.compile(r" rank=(\d{1,5})\s{0,4}\Z")
+
+
+class LineReader:
+    """Turns the raw lines of one source into `Line`s, in order.
+
+    Args:
+        name: Of the source.
+        calendar: Guesses years.
+        ambiguous: Carriers that this source was found to have (`carriers_of`).
+        hints: What must stay visible in a line that is too long to be shown whole.
+        limits: Widths.
+    """
+
+    def __init__(self, name: str, calendar: Calendar, ambiguous: Carrier, hints: Hints, limits: Limits) -> None:
+        self.name = name
+        self.dates: list[float] = []
+        self._calendar = calendar
+        self._ambiguous = ambiguous
+        self._hints = hints.literals
+        self._limits = limits
+        self._cut: dict[str, tuple[int, str, Head, str]] = {}  # per stream: number, raw, head, text so far
+
+    def read(self, lines: Iterable[tuple[int, str]]) -> Iterator[Line]:
+        """Every `Line` of the numbered raw lines."""
+        for number, raw in lines:
+            yield from self._feed(number, raw)
+        for number, raw, head, text in self._cut.values():
+            yield from self._finished(number, raw, head, text)
+
+    def _feed(self, number: int, raw: str) -> Iterator[Line]:
+        for piece in parts(clean(raw)):
+            yield from self._piece(number, piece, piece, Head(self._calendar), 0)
+
+    def _piece(self, number: int, raw: str, text: str, head: Head, depth: int) -> Iterator[Line]:
+        at = peel(text, head, self._ambiguous)
+        rest = text[at:] if at else text
+        if depth < _RECORDS_DEEP and (texts := self._record(rest, head)) is not None:
+            spare = head.copy() if len(texts) > 1 else head
+            for index, inner in enumerate(texts):
+                for sub in parts(clean(inner)):
+                    own = head if index == 0 else spare.copy()
+                    yield from self._piece(number, raw, sub, own, depth + 1)
+            return
+        if head.stream and (head.partial or head.stream in self._cut):
+            yield from self._join(number, raw, head, rest)
+        else:
+            yield from self._finished(number, raw, head, rest)
+
+    @staticmethod
+    def _record(text: str, head: Head) -> list[str] | None:
+        if text[:1] == "{" and text.rstrip()[-1:] == "}":
+            return record(text, head)
+        if text[:1] in "tl" and is_logfmt(text):
+            flat = logfmt(text, head)
+            return None if flat is None else flat.split("\n")
+        return None
+
+    def _join(self, number: int, raw: str, head: Head, text: str) -> Iterator[Line]:
+        number, raw, first, before = self._cut.pop(head.stream, (number, raw, head, ""))
+        whole = before + text
+        if head.partial and len(whole) < _JOINED_CHARS:
+            self._cut[head.stream] = (number, raw, first, whole)
+        else:
+            yield from self._finished(number, raw, first, whole)
+
+    def _finished(self, number: int, raw: str, head: Head, text: str) -> Iterator[Line]:
+        if head.dated is not None:
+            self.dates.append(head.dated)
+        if head.ident == "systemd":
+            name_unit(text, head)
+        if not head.actor and " rank=" in text[-12:] and (match := _RANK_AT_END.search(text[-16:])):
+            head.act(f"rank{match[1]}")
+        width = self._limits.line_chars
+        if len(text) <= width:
+            yield self._line(number, self._shown(raw), head, text)
+            return
+        yield self._line(number, self._shown(raw), head, text[:width])
+        for window in windows(text, width, self._hints, width):
+            yield self._line(number, printable(window, self._limits.raw_chars), head, window)
+
+    def _shown(self, raw: str) -> str:
+        width = self._limits.raw_chars
+        if len(raw) > width and not any(hint in raw[:width] for hint in self._hints):
+            first = min((at for hint in self._hints if (at := raw.find(hint, width - 200)) >= 0), default=-1)
+            if first >= 0:
+                raw = f"{raw[:200]} … {raw[max(first - 200, 200) : first + width - 500]}"
+        return printable(raw, width)
+
+    def _line(self, number: int, raw: str, head: Head, text: str) -> Line:
+        return Line(
+            self.name,
+            number,
+            text,
+            raw,
+            head.time,
+            head.clock,
+            head.stamp,
+            head.ident,
+            head.actor,
+            head.pid,
+            head.level,
+            head.unit,
+            head.host,
+            head.fields,
+        )
+
+
+def windows(text: str, start: int, hints: tuple[str, ...], width: int) -> list[str]:
+    """What surrounds the hints that `text` holds after `start`: a few pieces of at most `width` characters."""
+    before, after, most = 500, min(3000, width - 500), 20
+    places: set[int] = set()
+    for hint in hints:
+        at = text.find(hint, start)
+        while at >= 0 and len(places) < 1000:
+            places.add(at)
+            at = text.find(hint, at + after)
+    pieces: list[str] = []
+    reached = start
+    for at in sorted(places):
+        if at >= reached and len(pieces) < most:
+            pieces.append(text[max(at - before, reached) : at + after])
+            reached = at + after
+    return pieces
+
+
+def sample(lines: NumberedLines) -> NumberedLines:
+    """Some lines of the beginning and of the end."""
+    return lines if len(lines) <= 2 * _SAMPLE else [*lines[:_SAMPLE], *lines[-_SAMPLE:]]
+
+
+def carriers_of(lines: NumberedLines, calendar: Calendar) -> Carrier:
+    """The ambiguous carriers that most of the lines have."""
+    counts = dict.fromkeys((Carrier.COMPOSE, Carrier.STERN, Carrier.TASK), 0)
+    names: set[str] = set()
+    total = 0
+    for _, raw in sample(lines):
+        text = clean(raw)[:1000]
+        rest = text[peel(text, Head(calendar)) :]
+        if not rest.strip():
+            continue
+        total += 1
+        found = looks_like(rest)
+        names.update(rest.split(" ", 1)[:1] if Carrier.STERN in found else ())
+        for carrier in counts:
+            counts[carrier] += carrier in found
+    result = Carrier.NONE
+    for carrier, count in counts.items():
+        if total >= 3 and count >= 0.6 * total and (carrier is not Carrier.STERN or len(names) <= 16):
+            result |= carrier
+    return result
+
+
+def anchor_of(sources: Iterable[NumberedLines], hints: Hints, limits: Limits) -> float | None:
+    """A moment that some line of the sources was dated with in full: what the other lines' years are guessed by."""
+    dates: list[float] = []
+    for lines in sources:
+        reader = LineReader("", Calendar(), Carrier.NONE, hints, limits)
+        for _ in reader.read(sample(lines)):
+            pass
+        dates.extend(reader.dates)
+    return median_low(dates) if dates else None
