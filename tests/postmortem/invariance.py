@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 from draftmark.postmortem.model import Confidence, Verdict
 
+from .change import Change, NotApplicableError
 from .corpus import UNSETTLED, Case, Examine, cited_line, judged
-from .metamorphic import CHANGES, Change, NotApplicableError, without
+from .metamorphic import CHANGES, without
 
 SAME, LESS, OTHER, SKIPPED = "same", "unsettled", "other cause", "not applicable"
 RANK = {Confidence.CERTAIN: 2, Confidence.LIKELY: 1, Confidence.UNSETTLED: 0}

@@ -18,9 +18,11 @@ from draftmark.model import Evidence
 from draftmark.postmortem.model import Confidence, Verdict
 
 from . import carriers, traffic
+from .change import Changed, NotApplicableError
 from .corpus import CORPUS, Case, load
 from .invariance import LESS, OTHER, SAME, SKIPPED, Outcome, changed, generator, matrix
-from .metamorphic import CHANGES, Changed, NotApplicableError, crowded, without
+from .metamorphic import CHANGES, without
+from .voices import crowded
 
 here = pytest.mark.skipif(not CORPUS.exists(), reason="no labelled cases at ../shared/corpus")
 PER_CASE = 6
@@ -28,7 +30,7 @@ PER_CASE = 6
 JOURNAL = (
     b"2026-06-02T03:10:16+0000 box-7 systemd[1]: Stopping llm.service - LLM...\n"
     b"2026-06-02T03:11:46+0000 box-7 systemd[1]: llm.service: State 'stop-sigterm' timed out. Killing.\n"
-    b"2026-06-02T03:11:46+0000 box-7 systemd[1]: llm.service: Killing process 41802 (python3) with signal SIGKILL.\n"
+    b"2026-06-02T03:11:46+0000 box-7 systemd[1]: llm.service: Killing process 41802 (python) with signal SIGKILL.\n"
 )
 SERVICE = (
     b"[2026-06-02 03:10:00] INFO:     Started server process [41802]\n"
