@@ -1,0 +1,90 @@
+"""The control groups of a lab that shares this machine's kernel: one of its own in every hierarchy."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from pathlib import Path
+
+from .kernel import NEWCGROUP, mount, unshare
+from .packages import UnavailableError
+
+TOP = Path("/sys/fs/cgroup")
+FAMILY = "draftmark-lab"
+
+
+def plan(name: str) -> dict[Path, str]:
+    """Folder of the lab in each hierarchy → the hierarchy's controllers (`` for cgroup v2).
+
+    Below the caller's own groups, so that no limit is escaped.
+
+    Raises:
+        UnavailableError: The memory controller cannot be had.
+    """
+    if not (TOP / "memory").is_dir():
+        raise UnavailableError("this machine has no cgroup v1 memory controller under /sys/fs/cgroup")
+    found = {}
+    for line in Path("/proc/self/cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        mounted = TOP / _folder(controllers)
+        if mounted.is_dir():
+            own = mounted / path.lstrip("/")
+            found[(own if own.is_dir() else mounted) / FAMILY / name] = controllers
+    return found
+
+
+def _folder(controllers: str) -> str:
+    return controllers.removeprefix("name=") if controllers else "unified"
+
+
+def enter(groups: dict[Path, str]) -> None:
+    """Move this process into the lab's groups and make them the only ones it sees."""
+    for group, controllers in groups.items():
+        for folder in (group.parent, group):
+            folder.mkdir(exist_ok=True)
+            if controllers == "cpuset":  # empty, and unusable, until it is set
+                for file in ("cpuset.cpus", "cpuset.mems"):
+                    (folder / file).write_text((folder.parent / file).read_text())
+        (group / "cgroup.procs").write_text("0")
+    unshare(NEWCGROUP)
+
+
+def show(groups: dict[Path, str], root: Path) -> None:
+    """Mount the hierarchies in the lab's root."""
+    top = root / "sys/fs/cgroup"
+    mount("tmpfs", top, "tmpfs", 0, "mode=755")
+    for controllers in groups.values():
+        target = top / _folder(controllers)
+        target.mkdir()
+        named = f"none,{controllers}" if "=" in controllers else controllers
+        mount("cgroup", target, "cgroup" if controllers else "cgroup2", 0, named or None)
+
+
+def remove(groups: dict[Path, str]) -> None:
+    """Remove the lab's groups; a process that was killed leaves its group a moment later."""
+    for group in groups:
+        deadline = time.monotonic() + 2
+        while group.is_dir() and time.monotonic() < deadline:
+            for folder, _, _ in os.walk(group, topdown=False):
+                with contextlib.suppress(OSError):
+                    Path(folder).rmdir()
+            time.sleep(0.01)
+        with contextlib.suppress(OSError):
+            group.parent.rmdir()
+
+
+def remove_stale() -> None:
+    """Remove what labs left whose holder was killed: their names begin with its process id."""
+    for family in TOP.glob(f"*/**/{FAMILY}"):
+        for group in family.iterdir():
+            if group.is_dir() and not _lives(group.name.partition("-")[0]):
+                remove({group: ""})
+
+
+def _lives(pid: str) -> bool:
+    try:
+        state = Path("/proc", pid, "stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in "ZX"

@@ -1,0 +1,113 @@
+"""Makes a death in a lab and writes down what it left, and what `draftmark why` says about it to whom."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import secrets
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .deaths import Death
+from .machine import Machine, Mode
+from .root import USER
+
+DRAFTMARK = Path(sys.prefix) / "bin/draftmark"
+USERS = ("root", USER)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What `draftmark why` said.
+
+    Attributes:
+        document: None where standard output is no JSON document.
+    """
+
+    status: int
+    document: dict[str, Any] | None
+    errors: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """One death, and what it left.
+
+    Attributes:
+        journal: Messages about and from the unit, oldest first.
+        kernel: Messages of the kernel since the death began.
+        answers: By user; empty when `why` was not asked.
+    """
+
+    death: Death
+    mode: Mode
+    unit: str
+    properties: Mapping[str, str]
+    journal: tuple[str, ...]
+    kernel: tuple[str, ...]
+    answers: Mapping[str, Answer]
+    seconds: float
+
+
+def play(machine: Machine, death: Death, *, ask: bool) -> Played:
+    """Make the death, look at what is left, ask why, and clean up."""
+    began = time.monotonic()
+    # a name of its own each time: the kernel log of a shared kernel remembers earlier sessions
+    unit = f"llm-{death.name}-{secrets.token_hex(3)}.service"
+    mark, since_s = f"lab: {unit} begins", int(time.time()) - 2
+    machine.write("/dev/kmsg", mark + "\n")
+    files = death.files(unit)
+    for name, text in files.items():
+        machine.write(f"/etc/systemd/system/{name}", text)
+    machine.check(["systemctl", "daemon-reload"])
+    try:
+        death.kill(machine, unit)
+        machine.check(["journalctl", "--sync"])
+        properties = machine.show(unit)
+        journal = tuple(_text(entry) for entry in machine.journal("-u", unit))
+        kernel = [_text(entry) for entry in machine.journal("-k", f"--since=@{since_s}")]
+        since = max((number for number, line in enumerate(kernel) if line == mark), default=0)
+        answers = {user: ask_why(machine, unit, user) for user in USERS} if ask else {}
+    finally:
+        _remove(machine, unit, files)
+    seconds = time.monotonic() - began
+    return Played(death, machine.mode, unit, properties, journal, tuple(kernel[since:]), answers, seconds)
+
+
+def ask_why(machine: Machine, unit: str, user: str) -> Answer:
+    """`draftmark why unit:… --json`, in the lab."""
+    began = time.monotonic()
+    ended = machine.run([DRAFTMARK, "why", f"unit:{unit}", "--json"], user=user)
+    seconds = time.monotonic() - began
+    try:
+        document = json.loads(ended.out)
+    except ValueError:
+        document = None
+    return Answer(ended.status, document if isinstance(document, dict) else None, ended.err, seconds)
+
+
+def has_judge() -> bool:
+    """Whether this Draftmark can be asked."""
+    return importlib.util.find_spec("draftmark.postmortem.diagnose") is not None
+
+
+def _remove(machine: Machine, unit: str, files: Mapping[str, str]) -> None:
+    if not files:
+        return
+    quietly = ">/dev/null 2>&1"
+    lines = [f"systemctl kill -s KILL {unit} {quietly}", f"systemctl stop {unit} {quietly}"]
+    lines += [f"rm -f /etc/systemd/system/{name}" for name in files]
+    lines += ["systemctl daemon-reload", f"systemctl reset-failed {unit} {quietly}", "true"]
+    machine.check(["sh", "-c", "\n".join(lines)])
+
+
+def _text(entry: Mapping[str, Any]) -> str:
+    message = entry.get("MESSAGE")
+    if isinstance(message, list):  # bytes that are no text
+        return bytes(message).decode(errors="replace")
+    return message or ""
