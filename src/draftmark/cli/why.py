@@ -91,25 +91,34 @@ def _examine(
     stdin: BinaryIO | None = None,
 ) -> Verdict:
     from draftmark.postmortem.diagnose import diagnose
-    from draftmark.postmortem.intake import read_paths
+    from draftmark.postmortem.intake import Hints, read_paths
 
     tables = compose_why.tables()
+    hints = Hints(tables.literals)
     sources: list[Source] = []
     unread: list[Unread] = []
     with WhyProgress(progress_console()) as progress:
         if question.service is not None:
             progress.awaits(f"what this host knows of {question.service}")
-            found = compose_why.collect(question.service, hints=tables.hints, runs=runs, since=since)
+            found = compose_why.collect(question.service, hints=hints, runs=runs, since=since)
             sources += found.sources
             unread += found.unread
             unit = unit or found.unit
         if question.paths:
             progress.awaits("the files")
-            intake = read_paths(question.paths, hints=tables.hints, stdin=stdin)
+            intake = read_paths(question.paths, hints=hints, stdin=stdin or _stdin(question))
             sources += intake.sources
             unread += intake.unread
         progress.awaits("the verdict")
         return diagnose(sources, tables=tables, unit=unit, unread=unread)
+
+
+def _stdin(question: Asked) -> BinaryIO | None:
+    if STDIN not in question.paths:
+        return None
+    if sys.stdin is None:
+        raise BadInputError("stdin is closed, so there is nothing to examine", next_step="leave stdin open")
+    return sys.stdin.buffer
 
 
 def _say(verdict: Verdict, args: argparse.Namespace) -> int:

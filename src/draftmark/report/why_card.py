@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
@@ -92,10 +92,17 @@ class _Pen:
         """Cut to so many cells, the telling part kept."""
         return fitted(self.plain(text), room, quoted=quoted, more=self.more)
 
+    def end(self, text: str, room: int) -> str:
+        """The end of a text, where a file's own name and the line's number are."""
+        text = self.plain(text)
+        if cell_len(text) <= room:
+            return text
+        return self.more + set_cell_size(text[::-1], room - len(self.more))[::-1]
+
     def paragraph(self, lead: Text, text: str, most: int, style: str = "") -> Entry:
         """A hanging paragraph of at most so many lines."""
         indent = cell_len(lead.plain)
-        room = max(20, self.width - indent)
+        room = self.width - indent
         wrapped = [part.plain.rstrip() for part in Text(self.plain(text)).wrap(self.console, room, overflow="fold")]
         if len(wrapped) > most:
             rest = " ".join(wrapped[most - 1 :])
@@ -112,7 +119,7 @@ class _Pen:
         whole = self.paragraph(lead, text, most + 1)
         if len(whole) <= most:
             return whole
-        room = max(20, self.width - cell_len(lead.plain))
+        room = self.width - cell_len(lead.plain)
         return self.paragraph(lead, self.line(text, most * room - room // 4, quoted), most)
 
     def command(self, command: str) -> Text:
@@ -167,8 +174,8 @@ def _proofs(items: list[tuple[Evidence, str]], pen: _Pen, quoted: tuple[str, ...
     """Place, time, and the line or what it means; the first two may take more than one line."""
     taken = [without_stamp(item.text, item.time) for item, _ in items]
     one_day = len({stamped.date for stamped in taken if stamped.date}) <= 1
-    places = [pen.line(words.place(item), _LONGEST_PLACE) for item, _ in items]
-    clocks = [pen.line(_clock(stamped, one_day=one_day), 25) for stamped in taken]
+    places = [pen.end(words.place(item), min(_LONGEST_PLACE, pen.width // 3)) for item, _ in items]
+    clocks = [pen.end(_clock(stamped, one_day=one_day), pen.width // 4) for stamped in taken]
     width = max(map(cell_len, places), default=0)
     clock_width = max(map(cell_len, clocks), default=0)
     found = []
@@ -177,7 +184,7 @@ def _proofs(items: list[tuple[Evidence, str]], pen: _Pen, quoted: tuple[str, ...
         if clock_width:
             lead.append(f"{_padded(clock, clock_width)}  ", "dim")
         said = what or stamped.text
-        room = max(20, pen.width - cell_len(lead.plain))
+        room = pen.width - cell_len(lead.plain)
         if number < 2 and lines > 1:
             found.append(pen.lines(lead, said, lines, quoted))
         else:
@@ -203,7 +210,8 @@ class _Names:
 
     def because(self, name: str, because: str, most: int) -> Entry:
         """One entry, of at most so many lines."""
-        lead = Text.assemble("  ", (_padded(self.pen.plain(name), self._width), "bold"), "  ")
+        name = self.pen.end(name, self.pen.width // 2)
+        lead = Text.assemble("  ", (_padded(name, self._width), "bold"), "  ")
         return self.pen.paragraph(lead, because, min(most, 2))
 
 

@@ -47,7 +47,7 @@ def print_explanation(name: str, tables: Tables, console: Console) -> None:
     _print_confusions(cause, tables.causes, console)
     heading(console, words.ADVICE)
     for said in cause.advice:
-        hanging(console, "  - ", said)
+        hanging(console, "  - ", _placed(said))
     if cause.settle:
         heading(console, "What settles it")
         raw_line(console, f"  {_placed(cause.settle)}", "cyan")
@@ -97,7 +97,7 @@ def _print_signs(signs: Iterable[Sign], console: Console) -> None:
     heading(console, "Lines that say so (regular expressions)")
     for sign in found[:MOST_SIGNS]:
         source = sign.engine or sign.voice
-        raw_line(console, f"  {visible(source)}: {visible(sign.says.pattern)}", "dim")
+        raw_line(console, f"  {visible(source)}: {visible(sign.says)}", "dim")
     if len(found) > MOST_SIGNS:
         line(console, f"  … and {len(found) - MOST_SIGNS} more", "dim")
 

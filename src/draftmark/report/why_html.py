@@ -77,7 +77,7 @@ def _header(verdict: Verdict) -> Markup:
             tag("span", words.sureness(verdict), class_=f"chip {tone}"),
             class_="eyebrow",
         ),
-        tag("p", visible(verdict.cause), class_="cause"),
+        tag("p", visible(verdict.cause), class_="named"),
         tag("h1", visible(verdict.summary), id="verdict"),
         tag("p", visible(root), class_="note root") if root else None,
     )

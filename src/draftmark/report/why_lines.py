@@ -16,7 +16,7 @@ _STRONG = (
     r"\bsig(?:kill|term|quit|segv|abrt|bus|int)\b|\[Errno \d+\]|\bxid\b[^,;]{0,30}|\billegal \w+",
     r"cannot open shared object|undefined symbol|no space left|already in use|too many open files",
     r"memory leak detected|segmentation fault|bus error|core dumped|\babort\w*|\bassert\w*",
-    r"\b(?:failed|will be restarted|evicted)\b|\b[\w.]*(?:Error|Exception|Timeout|Refused)\b(?::[^:]{0,60})?",
+    r"\b(?:failed|will be restarted|evicted)\b|(?-i:\b\w[\w.]*(?:Error|Exception|Timeout|Refused)\b)",
 )
 _WEAK = (
     r"\b(?:kill\w*|timeout|error|exit\w*|signal|memory|not enough|larger than|unsupported|denied|refused|fatal)\b"

@@ -13,7 +13,7 @@ from draftmark.run.redact import Redactor
 _Any = TypeVar("_Any")
 
 # Names of our own taxonomy, which no rule for secrets may touch.
-_OWN = frozenset({"cause", "confidence", "phase", "role", "engine"})
+_OWN = frozenset({"cause", "confidence", "phase", "role"})
 _SHORTEST_LEARNT = 8
 
 

@@ -12,7 +12,7 @@ HEALTHY = frozenset({"healthy-running", "healthy-exit"})
 SURE = {
     Confidence.CERTAIN: "certain",
     Confidence.LIKELY: "likely",
-    Confidence.UNSETTLED: "what was read does not tell",
+    Confidence.UNSETTLED: "nothing that was read proves a cause",
 }
 DOING = {
     Phase.STARTUP: "during start-up",
@@ -50,8 +50,11 @@ def place(evidence: Evidence) -> str:
 
 
 def sureness(verdict: Verdict) -> str:
-    """`certain, while serving`."""
-    return ", ".join([SURE[verdict.confidence], *([DOING[verdict.phase]] if verdict.phase else [])])
+    """`certain, while serving`; of an unsettled one the phase first, for that much is known."""
+    parts = [SURE[verdict.confidence], DOING[verdict.phase] if verdict.phase else ""]
+    if verdict.confidence is Confidence.UNSETTLED:
+        parts.reverse()
+    return ", ".join(part for part in parts if part)
 
 
 def engine(verdict: Verdict) -> str | None:
