@@ -1,0 +1,26 @@
+"""Log files that something on the host names, of any size."""
+
+from __future__ import annotations
+
+import shlex
+
+from draftmark.postmortem.collect.gathering import Counted, Gathering, peeked, reason
+
+
+def read_file(gathering: Gathering, path: str) -> None:
+    """Keep a file, or say why it cannot be read."""
+    command = shlex.join(("less", path))
+    try:
+        gathering.host.read(path, 1)  # says why not, and that it is a regular file: a pipe would keep us waiting
+    except OSError as error:
+        because = error.strerror or str(error)
+        gathering.miss(path, because, command, as_root=isinstance(error, PermissionError))
+        return
+    argv = ("cat", "--", path)
+    counted = Counted(gathering.host.stream(argv))
+    chunks = peeked(counted)
+    if chunks is not None:
+        gathering.add(path, chunks)
+        return
+    ended = counted.ended
+    gathering.miss(path, "it is empty" if ended is None or ended.ok else reason(ended, argv), command)

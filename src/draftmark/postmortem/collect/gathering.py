@@ -1,0 +1,170 @@
+"""What every collector does: run a command, keep what it said, and say of what it did not why and how to get it."""
+
+from __future__ import annotations
+
+import difflib
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from draftmark.ports import Completed, Host, Stream
+from draftmark.postmortem.model import Source, Unread
+
+Reader = Callable[[str, "bytes | Iterable[bytes]"], Source]
+"""Makes a source of a name and of bytes; given by the caller, who knows what lines are looked for."""
+
+_DENIED = ("permission", "denied", "not permitted", "not seeing messages", "access", "must be root", "forbidden")
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """What a host knows of a service.
+
+    Attributes:
+        sources: What was read.
+        unread: What was not.
+        unit: The service's own name for itself: the canonical unit, container, `namespace/pod`, job id.
+    """
+
+    sources: tuple[Source, ...]
+    unread: tuple[Unread, ...]
+    unit: str | None
+
+
+@dataclass(slots=True)
+class Gathering:
+    """Sources as they come together."""
+
+    host: Host
+    read: Reader
+    sources: list[Source] = field(default_factory=list)
+    unread: list[Unread] = field(default_factory=list)
+
+    def add(self, name: str, data: bytes | Iterable[bytes], notes: Iterable[str] = ()) -> None:
+        """Keep a source."""
+        self.sources.append(self.read(name, data))
+        self.annotate(notes)
+
+    def annotate(self, notes: Iterable[str]) -> None:
+        """Add notes to the source that was kept last: some are known only when a stream has been read."""
+        last = self.sources[-1]
+        self.sources[-1] = replace(last, notes=(*last.notes, *notes))
+
+    def miss(self, source: str, because: str, argv: Sequence[str] | str, *, as_root: bool = False) -> None:
+        """Name a source that was not read, and the command that reads it."""
+        command = argv if isinstance(argv, str) else shlex.join(argv)
+        sudo = "sudo " if as_root and not self.host.is_root and not command.startswith("sudo ") else ""
+        self.unread.append(Unread(source, because, sudo + command))
+
+    def command(self, name: str, argv: Sequence[str], *, unread: str = "", timeout_s: float = 20.0) -> bytes | None:
+        """Run a command and keep its output as a source.
+
+        Args:
+            name: Of the source.
+            argv: Command.
+            unread: What the source is called where it cannot be read; `` when that needs no word.
+            timeout_s: Longest wait.
+
+        Returns:
+            Its output; None when it failed.
+        """
+        ended = self.host.run(argv, timeout_s=timeout_s)
+        if not ended.ok and not (ended.cut and ended.stdout):
+            if unread:
+                self.failed(unread, ended, argv)
+            return None
+        if ended.stdout.strip():
+            self.add(name, ended.stdout, ("longer than was read",) if ended.cut else ())
+        return ended.stdout
+
+    def failed(self, source: str, ended: Completed, argv: Sequence[str]) -> None:
+        """Name a source that a command did not give."""
+        because = reason(ended, argv)
+        self.miss(source, because, argv, as_root=denied(ended.stderr))
+
+    def done(self, unit: str | None) -> Collected:
+        """What came together."""
+        return Collected(tuple(self.sources), tuple(self.unread), unit)
+
+
+def reason(ended: Completed, argv: Sequence[str]) -> str:
+    """Why a command gave nothing, in words."""
+    program = argv[0]
+    if ended.missing:
+        return f"there is no {program} here, or it may not be run"
+    if ended.timed_out:
+        return f"{program} gave no answer in time"
+    said = [line.strip() for line in ended.stderr.splitlines() if line.strip()]
+    if said:
+        return f"{program}: {said[-1][:200]}"
+    return f"{program} said nothing" if ended.status == 0 else f"{program} ended with status {ended.status}"
+
+
+def denied(stderr: str) -> bool:
+    """Whether a command complains of rights, which root would have."""
+    return any(word in stderr.lower() for word in _DENIED)
+
+
+def lines_of(chunks: Iterable[bytes], limit: int = 1 << 20) -> Iterator[bytes]:
+    """Lines of a stream, without their ends; a line longer than the limit is cut into several."""
+    rest = b""
+    for chunk in chunks:
+        *lines, rest = (rest + chunk).split(b"\n")
+        yield from lines
+        if len(rest) > limit:
+            yield rest
+            rest = b""
+    if rest:
+        yield rest
+
+
+@dataclass(slots=True)
+class Counted:
+    """A stream on its way into a source: how much of it there was, and what was in it."""
+
+    stream: Stream
+    marks: tuple[bytes, ...] = ()
+    size: int = 0
+    found: dict[bytes, int] = field(default_factory=dict)
+    head: bytes = b""
+    ended: Completed | None = None
+
+    def __iter__(self) -> Iterator[bytes]:
+        """The chunks; the command is gone when the reader is, also one that gives up half-way."""
+        try:
+            for chunk in self.stream:
+                self.size += len(chunk)
+                self.head = self.head or chunk[:4096]
+                for mark in self.marks:
+                    self.found[mark] = self.found.get(mark, 0) + chunk.count(mark)
+                yield chunk
+        finally:
+            self.ended = self.stream.close()
+
+
+def peeked(chunks: Iterable[bytes]) -> Iterable[bytes] | None:
+    """The same chunks; None when there is nothing in them."""
+    iterator = iter(chunks)
+    for first in iterator:
+        if first.strip():
+            return _chained(first, iterator)
+    return None
+
+
+def _chained(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
+    yield first
+    yield from rest
+
+
+def close_names(name: str, names: Iterable[str], limit: int = 3) -> list[str]:
+    """Names that may have been meant, the likeliest first: spelt alike but for the suffix, or one in the other."""
+    stems = {each: each.removesuffix(".service").lower() for each in sorted(set(names))}
+    wanted = name.removesuffix(".service").lower()
+    cutoff = 0.6 if len(wanted) > 4 else 0.5
+    alike = difflib.get_close_matches(wanted, stems.values(), n=limit, cutoff=cutoff)
+    short = {stem: min(stem, wanted, key=len) for stem in stems.values()}
+    holding = [
+        stem for stem in stems.values() if len(short[stem]) > 2 and short[stem] in max(stem, wanted, key=len)
+    ]
+    found = [each for stem in (*alike, *holding) for each in stems if stems[each] == stem]
+    return list(dict.fromkeys(found))[:limit]
