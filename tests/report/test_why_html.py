@@ -84,6 +84,16 @@ def test_all_that_was_found_is_said() -> None:
         assert each in page.text
 
 
+def test_the_proof_is_marked_and_the_line_stays_whole() -> None:
+    def marker(text: str) -> tuple[int, int] | None:
+        at = text.find("<b>")
+        return (at, at + 3) if at >= 0 else None
+
+    proof = Evidence(file="x", line=1, time=None, text="a & <b> c")
+    html = render_html(replace(verdicts.stop_timeout(), evidence=(proof,)), marker)
+    assert '<code class="said">a &amp; <mark>&lt;b&gt;</mark> c</code>' in html
+
+
 def test_unsettled_leads_with_what_would_settle_it() -> None:
     text = Page(render_html(verdicts.unsettled())).text
     assert text.index("What would settle it") < text.index("Evidence")

@@ -52,6 +52,12 @@ def test_a_short_line_and_one_without_a_telling_word_begin_at_the_beginning() ->
     assert fitted("a b c " * 40, 20) == "a b c a b c a b c a…"
 
 
+def test_what_the_tables_take_for_the_proof_wins() -> None:
+    text = "CUDA out of memory " + "a " * 100 + "the proof " + "b " * 100
+    cut = fitted(text, 40, marker=lambda said: (said.index("the proof"), said.index("the proof") + 9))
+    assert "the proof" in cut
+
+
 def test_figures_and_quotes_of_the_summary_count() -> None:
     quoted = said_in("It wanted 17408 of 'max-tokens' in 5 s")
     assert set(quoted) == {"17408", "max-tokens"}

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from draftmark.postmortem.collect import Collected
     from draftmark.postmortem.intake import Hints
     from draftmark.postmortem.tables import Tables
+    from draftmark.report.why_lines import Marker
 
 
 @cache
@@ -31,6 +32,20 @@ def engine_signs() -> tuple[Traversable, ...]:
     folders = sorted(resources.files("draftmark.engines").iterdir(), key=lambda folder: folder.name)
     files = [folder.joinpath("signs.toml") for folder in folders if folder.is_dir()]
     return tuple(file for file in files if file.is_file())
+
+
+def marker(cause: str) -> Marker:
+    """Tells where in a line the proof is: by the signs of that cause first, then by any that is no traffic."""
+    signs = [sign for sign in tables().signs if not sign.flood]
+    signs.sort(key=lambda sign: sign.cause != cause)
+
+    def find(text: str) -> tuple[int, int] | None:
+        for sign in signs:
+            if any(hint in text for hint in sign.hints) and (match := sign.search(text)):
+                return match.span()
+        return None
+
+    return find
 
 
 def collect(service: Service, *, hints: Hints, runs: int, since: str | None) -> Collected:

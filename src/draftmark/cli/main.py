@@ -28,15 +28,19 @@ _VERBS = {
     "compare": ("compare", "hold two runs against each other, if they are alike"),
 }
 
+# Verbs that may have a server running.
+_SERVING = frozenset({"tune", "bench"})
+
 _EPILOG = """\
 services:
   embedded:            a real engine and a real small model on this computer (the default of tune)
   cmd:"llama-server …" a command line that draftmark starts and stops
   url:http://…         a running server, only measured, never touched
+  unit:NAME docker:NAME pod:[NAMESPACE/]NAME job:ID   a dead server, for why; it takes files as well
 
 exit status:
   0 done · 2 usage · 10 a better configuration was found and not kept · 20 objective missed
-  30 refused as unsafe · 40 inconclusive · 50 failed and restored · 51 failed and could not restore
+  30 refused as unsafe · 40 inconclusive, unsettled · 50 failed and restored · 51 failed and could not restore
   128+n ended by signal n, nothing left running
 """
 
@@ -65,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit status of `docs/exit-status.md`.
     """
     words = list(sys.argv[1:] if argv is None else argv)
-    _own_signals()
+    _own_signals(serving=bool(_SERVING.intersection(words[:1])))
     try:
         status = _dispatch(words)
         sys.stdout.flush()
@@ -94,7 +98,7 @@ def _dispatch(words: list[str]) -> int:
     verb = next((word for word in words if not word.startswith("-")), None)
     parser = _Parser(
         prog="draftmark",
-        description="Find the speculative-decoding depth of a live LLM server, safely.",
+        description="Find the speculative-decoding depth of a live LLM server, safely; say why a server died.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -117,7 +121,7 @@ def _load(module: str) -> Verb:
     return cast("Verb", importlib.import_module(f"draftmark.cli.{module}"))
 
 
-def _own_signals() -> None:
+def _own_signals(*, serving: bool) -> None:
     """First signal: unwind, stop the server, leave. Second: leave at once; the guard kills what is left."""
     seen = 0
 
@@ -126,7 +130,7 @@ def _own_signals() -> None:
         seen += 1
         if seen > 1:
             os._exit(128 + signum)
-        _say("\nstopping: ending the server first (once more to leave at once)")
+        _say(f"\nstopping{': ending the server first' * serving} (once more to leave at once)")
         raise Interrupted(signum)
 
     for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

@@ -56,7 +56,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--runs", type=_runs, default=_RUNS, metavar="N", help=f"the service's last N starts (default {_RUNS})"
     )
-    parser.add_argument("--since", metavar="WHEN", help="nothing older: 2026-11-29 17:50, yesterday, -2h")
+    parser.add_argument(
+        "--since", metavar="WHEN", help='nothing older: "2026-11-29 17:50", yesterday, "2 hours ago"'
+    )
     parser.add_argument(
         "--service", metavar="NAME", help="which unit or container is meant, where the evidence is about several"
     )
@@ -106,29 +108,23 @@ def _examine(
             unit = unit or found.unit
         if question.paths:
             progress.awaits("the files")
-            intake = read_paths(question.paths, hints=hints, stdin=stdin or _stdin(question))
+            intake = read_paths(question.paths, hints=hints, stdin=stdin)
             sources += intake.sources
             unread += intake.unread
         progress.awaits("the verdict")
         return diagnose(sources, tables=tables, unit=unit, unread=unread)
 
 
-def _stdin(question: Asked) -> BinaryIO | None:
-    if STDIN not in question.paths:
-        return None
-    if sys.stdin is None:
-        raise BadInputError("stdin is closed, so there is nothing to examine", next_step="leave stdin open")
-    return sys.stdin.buffer
-
-
 def _say(verdict: Verdict, args: argparse.Namespace) -> int:
+    from draftmark.report.why_names import with_short_names
     from draftmark.report.why_safe import safe
 
-    verdict = safe(verdict)
+    verdict, marker = safe(verdict), compose_why.marker(verdict.cause)
+    shown = with_short_names(verdict)
     if args.html is not None:
         from draftmark.report.why_html import render_html
 
-        args.html.write_text(render_html(verdict), encoding="utf-8")
+        args.html.write_text(render_html(shown, marker), encoding="utf-8")
     if args.json:
         from draftmark.postmortem.document import document
 
@@ -136,11 +132,11 @@ def _say(verdict: Verdict, args: argparse.Namespace) -> int:
     elif args.markdown:
         from draftmark.report.why_markdown import render_markdown
 
-        _write(render_markdown(verdict))
+        _write(render_markdown(shown))
     else:
         from draftmark.report.why_card import print_card
 
-        print_card(verdict, result_console())
+        print_card(shown, result_console(), marker)
     if args.html is not None:
         progress_console().print(f"timeline: {args.html}", markup=False, soft_wrap=True)
     from draftmark.report.why_words import is_unsettled
@@ -180,6 +176,8 @@ def _check(question: Asked, args: argparse.Namespace) -> None:
         )
     if question.paths.count(STDIN) > 1:
         raise UsageError("stdin can be read only once", next_step="give - once")
+    if STDIN in question.paths and sys.stdin is None:
+        raise BadInputError("stdin is closed, so there is nothing to examine", next_step="leave stdin open")
     if args.html is not None:
         _check_place(args.html)
 

@@ -5,29 +5,20 @@ What does not fit is counted (`… and 3 more`), never dropped in silence; `--js
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
 from draftmark.model import Evidence
 from draftmark.postmortem.model import Verdict
 from draftmark.report import why_words as words
-from draftmark.report.console import fit_encoding
-from draftmark.report.figures import visible
-from draftmark.report.why_lines import Stamped, fitted, said_in, without_stamp
+from draftmark.report.why_lines import Marker, Stamped, no_marker, said_in, without_stamp
+from draftmark.report.why_pen import Entry, Names, Pen, padded
 
 MOST_LINES = 40
-NARROWEST = 60
-"""Cells: on a narrower terminal lines are wrapped by the terminal."""
-WIDEST = 120
 _LONGEST_PLACE = 30
-_LONGEST_NAME = 28
-
-Entry = list[Text]
 
 
 @dataclass(slots=True)
@@ -52,20 +43,21 @@ class _Section:
         return self.total - self.shown
 
 
-def print_card(verdict: Verdict, console: Console) -> None:
+def print_card(verdict: Verdict, console: Console, marker: Marker = no_marker) -> None:
     """The card. The verdict has gone through `why_safe.safe` before.
 
     Args:
         verdict: What to say.
         console: Where; its width is used between 60 and 120 columns.
+        marker: Tells where in a line the proof is, for lines that must be cut.
     """
-    for row in card(verdict, console):
+    for row in card(verdict, console, marker):
         console.print(row, soft_wrap=True)
 
 
-def card(verdict: Verdict, console: Console) -> list[Text]:
+def card(verdict: Verdict, console: Console, marker: Marker = no_marker) -> list[Text]:
     """The card's lines; together they take no more than 40 on a terminal of the console's width."""
-    pen = _Pen(console)
+    pen = Pen(console, marker)
     for most in (3, 2, 1):  # lines a paragraph may take
         head, sections = _head(verdict, pen), _sections(verdict, pen, most)
         _shorten(pen, head, sections, by_least=most > 1)
@@ -75,63 +67,7 @@ def card(verdict: Verdict, console: Console) -> list[Text]:
     return rows
 
 
-class _Pen:
-    """Lays text out for one console."""
-
-    def __init__(self, console: Console) -> None:
-        self.console = console
-        self.width = min(WIDEST, max(NARROWEST, console.width))
-        self.more = fit_encoding("…", console)
-        self.dot = fit_encoding(" · ", console)
-
-    def plain(self, text: str) -> str:
-        """Foreign text that can be printed here."""
-        return fit_encoding(visible(text), self.console)
-
-    def line(self, text: str, room: int, quoted: tuple[str, ...] = ()) -> str:
-        """Cut to so many cells, the telling part kept."""
-        return fitted(self.plain(text), room, quoted=quoted, more=self.more)
-
-    def end(self, text: str, room: int) -> str:
-        """The end of a text, where a file's own name and the line's number are."""
-        text = self.plain(text)
-        if cell_len(text) <= room:
-            return text
-        return self.more + set_cell_size(text[::-1], room - len(self.more))[::-1]
-
-    def paragraph(self, lead: Text, text: str, most: int, style: str = "") -> Entry:
-        """A hanging paragraph of at most so many lines."""
-        indent = cell_len(lead.plain)
-        room = self.width - indent
-        wrapped = [part.plain.rstrip() for part in Text(self.plain(text)).wrap(self.console, room, overflow="fold")]
-        if len(wrapped) > most:
-            rest = " ".join(wrapped[most - 1 :])
-            wrapped = [*wrapped[: most - 1], rest[: max(1, room - len(self.more))].rstrip() + self.more]
-            if cell_len(wrapped[-1]) > room:  # wide characters
-                wrapped[-1] = fitted(rest, room, more=self.more)
-        return [
-            Text.assemble(lead if place == 0 else " " * indent, (part, style))
-            for place, part in enumerate(wrapped or [""])
-        ]
-
-    def lines(self, lead: Text, text: str, most: int, quoted: tuple[str, ...]) -> Entry:
-        """A log line on at most so many lines, the telling part kept."""
-        whole = self.paragraph(lead, text, most + 1)
-        if len(whole) <= most:
-            return whole
-        room = self.width - cell_len(lead.plain)
-        return self.paragraph(lead, self.line(text, most * room - room // 4, quoted), most)
-
-    def command(self, command: str) -> Text:
-        """A command, left whole, so that it can be copied."""
-        return Text.assemble("      ", (self.plain(command), "cyan"))
-
-    def height(self, rows: list[Text]) -> int:
-        """Lines on a terminal of this width, where a long command is wrapped."""
-        return sum(max(1, math.ceil(cell_len(row.plain) / self.width)) for row in rows)
-
-
-def _head(verdict: Verdict, pen: _Pen) -> list[Text]:
+def _head(verdict: Verdict, pen: Pen) -> list[Text]:
     healthy = verdict.cause in words.HEALTHY
     rows = [
         Text.assemble(
@@ -147,7 +83,7 @@ def _head(verdict: Verdict, pen: _Pen) -> list[Text]:
     return rows
 
 
-def _sections(verdict: Verdict, pen: _Pen, most: int) -> list[_Section]:
+def _sections(verdict: Verdict, pen: Pen, most: int) -> list[_Section]:
     advice = [pen.paragraph(Text("  "), said, most) for said in verdict.advice[:MOST_LINES]]
     names = _names(verdict, pen)
     sections = [
@@ -161,16 +97,16 @@ def _sections(verdict: Verdict, pen: _Pen, most: int) -> list[_Section]:
     return [section for section in sections if section.entries]
 
 
-def _evidence(verdict: Verdict, pen: _Pen, most: int) -> list[Entry]:
+def _evidence(verdict: Verdict, pen: Pen, most: int) -> list[Entry]:
     quoted = said_in(verdict.summary)
     return _proofs([(item, "") for item in verdict.evidence[:MOST_LINES]], pen, quoted, lines=2 if most > 1 else 1)
 
 
-def _consequences(verdict: Verdict, pen: _Pen) -> list[Entry]:
+def _consequences(verdict: Verdict, pen: Pen) -> list[Entry]:
     return _proofs([(item.evidence, item.what) for item in verdict.consequences[:MOST_LINES]], pen, (), lines=1)
 
 
-def _proofs(items: list[tuple[Evidence, str]], pen: _Pen, quoted: tuple[str, ...], *, lines: int) -> list[Entry]:
+def _proofs(items: list[tuple[Evidence, str]], pen: Pen, quoted: tuple[str, ...], *, lines: int) -> list[Entry]:
     """Place, time, and the line or what it means; the first two may take more than one line."""
     taken = [without_stamp(item.text, item.time) for item, _ in items]
     one_day = len({stamped.date for stamped in taken if stamped.date}) <= 1
@@ -180,9 +116,9 @@ def _proofs(items: list[tuple[Evidence, str]], pen: _Pen, quoted: tuple[str, ...
     clock_width = max(map(cell_len, clocks), default=0)
     found = []
     for number, ((_, what), stamped, where, clock) in enumerate(zip(items, taken, places, clocks, strict=True)):
-        lead = Text.assemble("  ", (_padded(where, width), "dim"), "  ")
+        lead = Text.assemble("  ", (padded(where, width), "dim"), "  ")
         if clock_width:
-            lead.append(f"{_padded(clock, clock_width)}  ", "dim")
+            lead.append(f"{padded(clock, clock_width)}  ", "dim")
         said = what or stamped.text
         room = pen.width - cell_len(lead.plain)
         if number < 2 and lines > 1:
@@ -196,31 +132,12 @@ def _clock(stamped: Stamped, *, one_day: bool) -> str:
     return stamped.clock if one_day or not stamped.date else f"{stamped.date} {stamped.clock}"
 
 
-def _padded(text: str, width: int) -> str:
-    return text + " " * max(0, width - cell_len(text))
-
-
-class _Names:
-    """Lays out `name  because`, the names of the whole card in one column."""
-
-    def __init__(self, pen: _Pen, names: Iterable[str]) -> None:
-        self.pen = pen
-        fitting = [cell_len(pen.plain(name)) for name in names]
-        self._width = max((width for width in fitting if width <= _LONGEST_NAME), default=0)
-
-    def because(self, name: str, because: str, most: int) -> Entry:
-        """One entry, of at most so many lines."""
-        name = self.pen.end(name, self.pen.width // 2)
-        lead = Text.assemble("  ", (_padded(name, self._width), "bold"), "  ")
-        return self.pen.paragraph(lead, because, min(most, 2))
-
-
-def _names(verdict: Verdict, pen: _Pen) -> _Names:
+def _names(verdict: Verdict, pen: Pen) -> Names:
     causes = [*(item.cause for item in verdict.ruled_out), *(item.cause for item in verdict.candidates)]
-    return _Names(pen, [*causes, *(item.source for item in verdict.not_examined)])
+    return Names(pen, [*causes, *(item.source for item in verdict.not_examined)])
 
 
-def _refuted(verdict: Verdict, names: _Names, most: int) -> list[Entry]:
+def _refuted(verdict: Verdict, names: Names, most: int) -> list[Entry]:
     found = []
     for item in verdict.ruled_out[:MOST_LINES]:
         where = f" ({words.place(item.evidence[0])})" if item.evidence else ""
@@ -228,7 +145,7 @@ def _refuted(verdict: Verdict, names: _Names, most: int) -> list[Entry]:
     return found
 
 
-def _candidates(verdict: Verdict, names: _Names, most: int) -> list[Entry]:
+def _candidates(verdict: Verdict, names: Names, most: int) -> list[Entry]:
     shown: set[str] = set()
     return [
         names.because(item.cause, item.because, most) + _command(item.command, names.pen, shown)
@@ -236,7 +153,7 @@ def _candidates(verdict: Verdict, names: _Names, most: int) -> list[Entry]:
     ]
 
 
-def _unread(verdict: Verdict, names: _Names, most: int) -> list[Entry]:
+def _unread(verdict: Verdict, names: Names, most: int) -> list[Entry]:
     """What was not read and how to read it; a command that stands with a candidate is not repeated."""
     shown = {item.command for item in verdict.candidates}
     return [
@@ -245,7 +162,7 @@ def _unread(verdict: Verdict, names: _Names, most: int) -> list[Entry]:
     ]
 
 
-def _command(command: str, pen: _Pen, shown: set[str]) -> Entry:
+def _command(command: str, pen: Pen, shown: set[str]) -> Entry:
     """The command's line, unless it is on the card already."""
     if not command or command in shown:
         return []
@@ -259,7 +176,7 @@ def _command(command: str, pen: _Pen, shown: set[str]) -> Entry:
 _GIVING = (words.FOLLOWED, words.RULED_OUT, words.EVIDENCE, words.ADVICE, words.NOT_EXAMINED, words.SETTLE)
 
 
-def _shorten(pen: _Pen, head: list[Text], sections: list[_Section], *, by_least: bool) -> None:
+def _shorten(pen: Pen, head: list[Text], sections: list[_Section], *, by_least: bool) -> None:
     """Hide entries, the least telling section's last ones first, until the card is short enough.
 
     Args:
@@ -279,7 +196,7 @@ def _shorten(pen: _Pen, head: list[Text], sections: list[_Section], *, by_least:
             giver.shown -= 1
 
 
-def _rows(pen: _Pen, head: list[Text], sections: list[_Section]) -> list[Text]:
+def _rows(pen: Pen, head: list[Text], sections: list[_Section]) -> list[Text]:
     rows = list(head)
     for section in sections:
         rows += [Text(), Text(section.title, "bold")]

@@ -14,14 +14,20 @@ from draftmark.postmortem.model import Confidence, Moment, Verdict
 from draftmark.report import why_words as words
 from draftmark.report.figures import visible
 from draftmark.report.tags import Markup, Node, escape, tag
+from draftmark.report.why_lines import Marker, no_marker
 from draftmark.report.why_timeline import chart
 
 MOST_MOMENTS = 500
 """Entries of the timeline's list: a page must open at once."""
 
 
-def render_html(verdict: Verdict) -> str:
-    """A whole page. The verdict has gone through `why_safe.safe` before; the same verdict gives the same bytes."""
+def render_html(verdict: Verdict, marker: Marker = no_marker) -> str:
+    """A whole page. The same verdict gives the same bytes.
+
+    Args:
+        verdict: It has gone through `why_safe.safe` before.
+        marker: Tells where in a line the proof is, to be marked.
+    """
     name = f" of {verdict.service}" if verdict.service else ""
     page = Template(_packaged("why.html"))
     return page.substitute(
@@ -29,7 +35,7 @@ def render_html(verdict: Verdict) -> str:
         title=escape(visible(f"Post-mortem{name}: {verdict.cause}")),
         base=_packaged("report.css"),
         css=_packaged("why.css"),
-        body=tag("div", *_sections(verdict), class_="why"),
+        body=tag("div", *_sections(verdict, marker), class_="why"),
         js=_packaged("why.js"),
     )
 
@@ -49,14 +55,14 @@ def _packaged(path: str) -> str:
     return resources.files("draftmark.report").joinpath(path).read_text(encoding="utf-8")
 
 
-def _sections(verdict: Verdict) -> Iterable[Markup | None]:
+def _sections(verdict: Verdict, marker: Marker) -> Iterable[Markup | None]:
     settle = [(item.cause, item.because, item.command) for item in verdict.candidates]
     unread = [(item.source, item.because, item.command) for item in verdict.not_examined]
     return (
         _header(verdict),
         _facts(verdict),
         _named(words.SETTLE, settle),
-        _proofs(words.EVIDENCE, verdict.evidence),
+        _proofs(words.EVIDENCE, verdict.evidence, marker),
         _timeline(verdict.timeline),
         _ruled_out(verdict),
         _followed(verdict),
@@ -99,8 +105,8 @@ def _section(title: str, *content: Node) -> Markup:
     return tag("section", tag("h2", title), *content)
 
 
-def _proofs(title: str, evidence: Iterable[Evidence]) -> Markup | None:
-    entries = [tag("li", _where(item), _said(item), class_="decisive") for item in evidence]
+def _proofs(title: str, evidence: Iterable[Evidence], marker: Marker) -> Markup | None:
+    entries = [tag("li", _where(item), _said(item, marker), class_="decisive") for item in evidence]
     return _section(title, tag("ul", *entries, class_="proofs")) if entries else None
 
 
@@ -109,8 +115,10 @@ def _where(item: Evidence, *before: Node) -> Markup:
     return tag("p", *before, tag("b", visible(words.place(item))), time, class_="where")
 
 
-def _said(item: Evidence) -> Markup:
-    return tag("code", visible(item.text), class_="said")
+def _said(item: Evidence, marker: Marker = no_marker) -> Markup:
+    start, end = marker(item.text) or (0, 0)
+    marked = tag("mark", visible(item.text[start:end])) if start < end else None
+    return tag("code", visible(item.text[:start]), marked, visible(item.text[end:]), class_="said")
 
 
 def _named(title: str, entries: Iterable[tuple[str, str, str]]) -> Markup | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from rich.cells import cell_len
@@ -22,6 +22,10 @@ _WEAK = (
     r"\b(?:kill\w*|timeout|error|exit\w*|signal|memory|not enough|larger than|unsupported|denied|refused|fatal)\b"
 )
 _TELLING = re.compile(f"(?P<strong>{'|'.join(_STRONG)})|(?P<weak>{_WEAK})", re.IGNORECASE)
+Marker = Callable[[str], "tuple[int, int] | None"]
+"""Where in a line the proof is, if the tables of signs know it."""
+
+_PROOF = 16
 _WEIGHT = {"strong": 4, "weak": 1}
 _SAID = re.compile(r"'([^']{4,})'|`([^`]{4,})`|\b(\d[\d.,_]*\d)\b")
 _CLOCK = re.compile(r"\d{1,2}:\d{2}:\d{2}(?:[.,]\d{1,3})?")
@@ -67,13 +71,19 @@ def said_in(sentence: str) -> tuple[str, ...]:
     return tuple({next(filter(None, match.groups())) for match in _SAID.finditer(sentence)})
 
 
-def fitted(text: str, room: int, *, quoted: Iterable[str] = (), more: str = "…") -> str:
+def no_marker(_text: str) -> None:
+    """Of a verdict that comes without tables."""
+    return
+
+
+def fitted(text: str, room: int, *, quoted: Iterable[str] = (), marker: Marker = no_marker, more: str = "…") -> str:
     """The text in at most `room` cells, its telling part kept.
 
     Args:
         text: One line.
         room: Cells.
         quoted: Further words that must not be cut away if they are there (`said_in` the summary).
+        marker: Where the proof is: it stays whatever else goes.
         more: The sign for what was cut.
     """
     if cell_len(text) <= room:
@@ -81,7 +91,7 @@ def fitted(text: str, room: int, *, quoted: Iterable[str] = (), more: str = "…
     # A wide character takes two cells; to be on the safe side each may.
     wide = cell_len(text) != len(text)
     room = max(len(more), (room - 2 * cell_len(more)) // 2 if wide else room)
-    spans = _telling(text, quoted)
+    spans = _telling(text, quoted, marker)
     start = _best_start(text, spans, room - 2 * len(more))
     if start + room >= len(text):
         return more + text[len(text) - room + len(more) :]
@@ -90,13 +100,15 @@ def fitted(text: str, room: int, *, quoted: Iterable[str] = (), more: str = "…
     return more + text[start : start + room - 2 * len(more)] + more
 
 
-def _telling(text: str, quoted: Iterable[str]) -> list[tuple[int, int, int]]:
+def _telling(text: str, quoted: Iterable[str], marker: Marker) -> list[tuple[int, int, int]]:
     """Start, end and weight of what must stay in view."""
     spans = [(*match.span(), _WEIGHT[match.lastgroup or "weak"]) for match in _TELLING.finditer(text)]
     for word in quoted:
         at = text.find(word)
         if at >= 0:
             spans.append((at, at + len(word), 2))
+    if proof := marker(text):
+        spans.append((*proof, _PROOF))
     return sorted(spans)
 
 
