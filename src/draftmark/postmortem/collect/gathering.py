@@ -96,7 +96,7 @@ def reason(ended: Completed, argv: Sequence[str]) -> str:
         return f"{program} gave no answer in time"
     said = [line.strip() for line in ended.stderr.splitlines() if line.strip()]
     if said:
-        return f"{program}: {said[-1][:200]}"
+        return said[-1][:200] if said[-1].startswith(program) else f"{program}: {said[-1][:200]}"
     return f"{program} said nothing" if ended.status == 0 else f"{program} ended with status {ended.status}"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from draftmark.postmortem.model import Source, Unread
 
@@ -34,7 +34,7 @@ class Limits:
         line_chars: Of `Line.text`; longer lines give this much, and windows around the hints in them.
         raw_chars: Of `Line.raw`.
         members: Files of a folder or an archive.
-        unpacked_bytes: Of one compressed file or archive.
+        unpacked_bytes: Of everything that was compressed.
         ratio: Unpacked to packed, once `ratio_from_bytes` came out: beyond it is a bomb.
         document_bytes: The largest JSON document that is parsed.
     """
@@ -54,7 +54,11 @@ class Limits:
     unpacked_bytes: int = 16 * 1024 * MIB
     ratio: int = 250
     ratio_from_bytes: int = 256 * MIB
-    document_bytes: int = 48 * MIB
+    document_bytes: int = 32 * MIB
+
+    def tight(self) -> Limits:
+        """What is left for sources once `total_lines` are kept: head, tail and hits."""
+        return replace(self, whole_bytes=1 << 16, whole_lines=400, head_lines=100, tail_lines=200, kept_lines=5000)
 
 
 @dataclass(frozen=True, slots=True)

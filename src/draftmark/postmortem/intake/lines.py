@@ -9,10 +9,11 @@ from statistics import median_low
 from draftmark.postmortem.intake.carriers import name_unit
 from draftmark.postmortem.intake.clean import clean, parts, printable
 from draftmark.postmortem.intake.clock import Calendar
+from draftmark.postmortem.intake.entries import Entry
 from draftmark.postmortem.intake.head import Head
 from draftmark.postmortem.intake.limits import Hints, Limits
 from draftmark.postmortem.intake.peel import Carrier, looks_like, peel
-from draftmark.postmortem.intake.structured import is_logfmt, logfmt, record
+from draftmark.postmortem.intake.structured import entry_texts, is_logfmt, logfmt, record
 from draftmark.postmortem.model import Line
 
 NumberedLines = Sequence[tuple[int, str]]
@@ -50,6 +51,14 @@ class LineReader:
         for number, raw, head, text in self._cut.values():
             yield from self._finished(number, raw, head, text)
 
+    def read_entries(self, entries: Iterable[Entry]) -> Iterator[Line]:
+        """Every `Line` of records that were parsed already."""
+        for number, raw, entry in entries:
+            head = Head(self._calendar)
+            texts = entry_texts(entry, head)
+            if texts is not None:
+                yield from self._texts(number, clean(raw), texts, head, 0)
+
     def _feed(self, number: int, raw: str) -> Iterator[Line]:
         for piece in parts(clean(raw)):
             yield from self._piece(number, piece, piece, Head(self._calendar), 0)
@@ -58,16 +67,17 @@ class LineReader:
         at = peel(text, head, self._ambiguous)
         rest = text[at:] if at else text
         if depth < _RECORDS_DEEP and (texts := self._record(rest, head)) is not None:
-            spare = head.copy() if len(texts) > 1 else head
-            for index, inner in enumerate(texts):
-                for sub in parts(clean(inner)):
-                    own = head if index == 0 else spare.copy()
-                    yield from self._piece(number, raw, sub, own, depth + 1)
+            yield from self._texts(number, raw, texts, head, depth)
             return
         if head.stream and (head.partial or head.stream in self._cut):
             yield from self._join(number, raw, head, rest)
         else:
             yield from self._finished(number, raw, head, rest)
+
+    def _texts(self, number: int, raw: str, texts: list[str], head: Head, depth: int) -> Iterator[Line]:
+        for inner in texts:
+            for part in parts(clean(inner)):
+                yield from self._piece(number, raw, part, head.copy(), depth + 1)
 
     @staticmethod
     def _record(text: str, head: Head) -> list[str] | None:
@@ -174,7 +184,7 @@ def carriers_of(lines: NumberedLines, calendar: Calendar) -> Carrier:
 
 
 def anchor_of(sources: Iterable[NumberedLines], hints: Hints, limits: Limits) -> float | None:
-    """A moment that some line of the sources was dated with in full: what the other lines' years are guessed by."""
+    """A moment that some line of the sources was dated with in full: what other lines' years are guessed by."""
     dates: list[float] = []
     for lines in sources:
         reader = LineReader("", Calendar(), Carrier.NONE, hints, limits)

@@ -1,39 +1,211 @@
-"""Paths → sources."""
+"""Whatever was handed over → sources. Nothing is written to disk; archives are read as streams."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import io
+import os
+import shlex
+import sys
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO, BinaryIO
 
 from draftmark.errors import BadInputError
+from draftmark.postmortem.intake import streams
+from draftmark.postmortem.intake.clean import printable
+from draftmark.postmortem.intake.folders import find, no_permission
 from draftmark.postmortem.intake.limits import Hints, Intake, Limits
+from draftmark.postmortem.intake.order import ordered
 from draftmark.postmortem.intake.sources import Raw, raw_source, read_sources
-from draftmark.postmortem.model import Source
+from draftmark.postmortem.intake.streams import Allowance, MissingCodecError, Peeked, Readable, Unpacked
+from draftmark.postmortem.model import Kind, Source, Unread
+
+_DEFAULT = Limits()
+_BROKEN_TAR = (tarfile.TarError, EOFError, ValueError, OSError, zlib.error)
+_BROKEN_ZIP = (zipfile.BadZipFile, RuntimeError, EOFError, ValueError, OSError, zlib.error)
+_STDIN = "stdin"
+_HAND_OVER = "hand over the server's log as text: journalctl -u UNIT -o json, docker logs NAME, kubectl logs POD"
+_ZIP_IN_MEMORY = 64 << 20
 
 
-def read_bytes(name: str, data: bytes | Iterable[bytes], *, hints: Hints, limits: Limits = Limits()) -> Source:  # noqa: B008 - frozen
-    """One source from its bytes."""
+def read_bytes(name: str, data: bytes | Iterable[bytes], *, hints: Hints, limits: Limits = _DEFAULT) -> Source:
+    """One source from its bytes, as they are: nothing is unpacked."""
     blocks = (data,) if isinstance(data, bytes) else data
     return read_sources([raw_source(name, blocks, hints, limits)], hints, limits)[0]
 
 
 def read_paths(
-    paths: Sequence[str],
-    *,
-    hints: Hints,
-    limits: Limits = Limits(),  # noqa: B008 - frozen
-    stdin: BinaryIO | None = None,
+    paths: Sequence[str], *, hints: Hints, limits: Limits = _DEFAULT, stdin: BinaryIO | None = None
 ) -> Intake:
-    """Files, folders, `-`."""
-    raws: list[Raw] = []
-    for path in paths:
-        if path == "-" and stdin is not None:
-            raws.append(raw_source("stdin", (stdin.read(),), hints, limits))
-            continue
-        top = Path(path)
-        if not top.exists():
-            raise BadInputError(f"{path} does not exist.")
-        files = sorted(p for p in top.rglob("*") if p.is_file()) if top.is_dir() else [top]
-        raws.extend(raw_source(str(file), (file.read_bytes(),), hints, limits) for file in files)
-    return Intake(read_sources(raws, hints, limits))
+    """Files, folders, archives; `-` is `stdin` (this process's, unless another is given).
+
+    Raises:
+        BadInputError: A path does not exist, or nothing of what was named can be used.
+    """
+    found = find(paths, limits.members)
+    opening = _Opening(hints, limits)
+    opening.unread += found.unread
+    for path in found.files:
+        opening.open(path, stdin)
+    if not any(raw.kind is not Kind.UNUSABLE for raw in opening.raws.values()):
+        raise _nothing_usable(list(opening.raws.values()), opening.unread)
+    raws = [opening.raws[name] for name in ordered(opening.raws)]
+    return Intake(read_sources(raws, hints, limits), tuple(opening.unread))
+
+
+def _nothing_usable(raws: list[Raw], unread: list[Unread]) -> BadInputError:
+    evidence = [f"{raw.name}: {', '.join(raw.notes)}" for raw in raws]
+    evidence += [f"{item.source}: {item.because}" for item in unread]
+    more = len(evidence) - 8
+    shown = evidence[:8] + ([f"and {more} more"] if more > 0 else [])
+    if not evidence:
+        return BadInputError("There is no file to read.", next_step="name a log, or a folder with logs")
+    what = (
+        "Nothing that was handed over can be read as a log."
+        if len(evidence) > 1
+        else "This cannot be read as a log."
+    )
+    command = unread[0].command if unread else ""
+    return BadInputError(
+        what,
+        evidence=tuple(shown),
+        next_step=command
+        or "hand over the server's log as text (journalctl -u UNIT -o json, docker logs, kubectl logs)",
+    )
+
+
+def _in_memory(stream: Readable) -> IO[bytes] | None:
+    data = bytearray()
+    for block in streams.blocks(stream):
+        data += block
+        if len(data) > _ZIP_IN_MEMORY:
+            return None
+    return io.BytesIO(data)
+
+
+def _size_of(member: zipfile.ZipInfo) -> Callable[[], int]:
+    return lambda: member.compress_size
+
+
+def _shown(name: str) -> str:
+    """A file's name as text that any output can carry."""
+    return printable(os.fsencode(name).decode("utf-8", "replace"), 4096)
+
+
+class _Opening:
+    """Opens one after the other, and remembers what came of it."""
+
+    def __init__(self, hints: Hints, limits: Limits) -> None:
+        self.raws: dict[str, Raw] = {}
+        self.unread: list[Unread] = []
+        self._hints = hints
+        self._limits = limits
+        self._allowance = Allowance(limits)
+        self._lines = 0
+        self._members = 0
+
+    def open(self, path: str, stdin: BinaryIO | None) -> None:
+        """A path of the command line, or below a folder that stood there."""
+        try:
+            if path == "-":
+                self._content(_STDIN, Peeked(stdin or sys.stdin.buffer))
+                return
+            with Path(path).open("rb", buffering=0) as file:
+                self._content(path, Peeked(file), file)
+        except PermissionError:
+            self.unread.append(no_permission(path))
+        except OSError as error:
+            self.unread.append(Unread(path, error.strerror or str(error), f"cat {shlex.quote(path)}"))
+
+    def _content(self, name: str, stream: Peeked, file: IO[bytes] | None = None, *, inside: bool = False) -> None:
+        """A stream that may be compressed, an archive, or both; `file` is the same, where it can seek.
+
+        Archives `inside` an archive are not opened.
+        """
+        try:
+            unpack = streams.packing(stream.head)
+        except MissingCodecError as missing:
+            self._not_read(name, "compressed, and no library here unpacks it", f"{missing.command} {{}}")
+            return
+        if unpack is None:
+            self._plain(name, stream, file, inside=inside)
+            return
+        unpacked = Unpacked(unpack(stream), lambda: stream.given, self._allowance)
+        content = Peeked(unpacked)
+        if unpacked.note and not content.head:
+            self._not_read(name, unpacked.note, "file {}")
+            return
+        self._plain(name, content, None, inside=inside)
+        self._note(name, unpacked.note)
+
+    def _plain(self, name: str, stream: Peeked, file: IO[bytes] | None, *, inside: bool) -> None:
+        is_tar, is_zip = streams.is_tar(stream.head), stream.head.startswith(streams.ZIP)
+        if inside and (is_tar or is_zip):
+            self._not_read(name, "an archive inside an archive", "tar -xf {}" if is_tar else "unzip {}")
+        elif is_tar:
+            self._tar(name, stream)
+        elif is_zip:
+            self._zip(name, stream, file)
+        elif stream.head.startswith(streams.JOURNAL):
+            self._not_read(name, "a binary journal", "journalctl --file {} -o json")
+        else:
+            self._source(name, stream)
+
+    def _source(self, name: str, stream: Readable) -> None:
+        limits = self._limits if self._lines < self._limits.total_lines else self._limits.tight()
+        raw = raw_source(_shown(name), streams.blocks(stream), self._hints, limits)
+        self._lines += len(raw.scanned.lines)
+        while raw.name in self.raws:
+            raw = raw.renamed(raw.name + "'")
+        self.raws[raw.name] = raw
+
+    def _note(self, name: str, note: str) -> None:
+        """Adds what unpacking said to the source, or to its archive's members."""
+        shown = _shown(name)
+        if note and shown in self.raws:
+            self.raws[shown] = self.raws[shown].noted(note)
+        elif note:
+            self._not_read(name, note, "tar -tf {}")
+
+    def _not_read(self, name: str, because: str, command: str) -> None:
+        path = name.partition(":")[0] if not Path(name).exists() else name
+        self.unread.append(Unread(_shown(name), because, command.format(shlex.quote(path))))
+
+    def _member(self, archive: str, member: str, stream: Readable) -> bool:
+        """Opens one; False when there were too many."""
+        self._members += 1
+        if self._members > self._limits.members:
+            self._not_read(archive, f"more than {self._limits.members} members", "tar -xf {}")
+            return False
+        self._content(f"{archive}:{member.removeprefix('./')}", Peeked(stream), inside=True)
+        return True
+
+    def _tar(self, name: str, stream: Readable) -> None:
+        try:
+            with tarfile.open(fileobj=stream, mode="r|", errorlevel=0) as archive:  # type: ignore[call-overload]
+                for member in archive:
+                    content = archive.extractfile(member) if member.isfile() else None
+                    if content is not None and not self._member(name, member.name, content):
+                        break
+        except _BROKEN_TAR as error:
+            self._not_read(name, f"damaged or cut off, its first members were read ({error})", "tar -tf {}")
+
+    def _zip(self, name: str, stream: Peeked, file: IO[bytes] | None) -> None:
+        whole = file or _in_memory(stream)
+        if whole is None:
+            self._not_read(name, "a large zip archive that is not a file", "unzip {}")
+            return
+        try:
+            with zipfile.ZipFile(whole) as archive:
+                for member in archive.infolist():
+                    if member.is_dir():
+                        continue
+                    with archive.open(member) as content:
+                        bounded = Unpacked(content, _size_of(member), self._allowance)
+                        if not self._member(name, member.filename, bounded):
+                            break
+        except _BROKEN_ZIP as error:
+            self._not_read(name, f"damaged, encrypted or cut off ({error})", "unzip -l {}")

@@ -5,11 +5,13 @@ from __future__ import annotations
 import codecs
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 from draftmark.postmortem.intake import kinds
 from draftmark.postmortem.intake.clean import clean, printable
 from draftmark.postmortem.intake.clock import Calendar
+from draftmark.postmortem.intake.entries import Entry, export_entries, is_export, json_entries
 from draftmark.postmortem.intake.limits import Hints, Limits
 from draftmark.postmortem.intake.lines import LineReader, anchor_of, carriers_of
 from draftmark.postmortem.intake.scan import Scanned, scan
@@ -17,7 +19,13 @@ from draftmark.postmortem.intake.structured import decode
 from draftmark.postmortem.model import Kind, Line, Source
 
 _HEAD_BYTES = 1 << 16
-_BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
+_HEAD_LINES = 400
+_BOMS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,64 +36,99 @@ class Raw:
     kind: Kind
     scanned: Scanned
     document: Any = None
+    entries: tuple[Entry, ...] = ()
     notes: tuple[str, ...] = ()
+
+    def renamed(self, name: str) -> Raw:
+        """For a second source of a name."""
+        return replace(self, name=name)
+
+    def noted(self, note: str) -> Raw:
+        """With something more that the user should know."""
+        return replace(self, notes=(*self.notes, note))
 
 
 def raw_source(name: str, blocks: Iterable[bytes], hints: Hints, limits: Limits) -> Raw:
     """Scans the bytes of a source, in one pass, and tells its kind."""
-    blocks = iter(blocks)
+    stream = _text_of(iter(blocks))
+    head = _first(stream)
+    if not head:
+        return _unusable(name, "empty")
+    if not kinds.is_text(head[:_HEAD_BYTES]):
+        return _unusable(name, "not text")
+    start = [head]
+    if kinds.looks_like_document(head[:_HEAD_BYTES].decode("utf-8", "replace")):
+        size = len(head)
+        for block in stream:
+            start.append(block)
+            size += len(block)
+            if size > limits.document_bytes:
+                break
+        else:
+            return _document(name, b"".join(start), hints, limits)
+    return _text(name, scan(chain(start, stream), hints, limits))
+
+
+def _first(stream: Iterator[bytes]) -> bytes:
     head = b""
-    for block in blocks:
+    for block in stream:
         head += block
         if len(head) >= _HEAD_BYTES:
             break
-    if not head:
-        return _unusable(name, "empty")
-    encoding, skip = next(((name_, len(bom)) for bom, name_ in _BOMS if head.startswith(bom)), ("utf-8", 0))
-    stream = _chain(head[skip:], blocks)
-    if encoding != "utf-8":
-        stream = _recoded(stream, encoding)
-        head = next(stream, b"")
-        stream = _chain(head, stream)
-    if not kinds.is_text(head[skip:_HEAD_BYTES]):
-        return _unusable(name, "not text")
-    scanned = scan(stream, hints, limits)
-    return _told(name, scanned)
+    return head
 
 
-def _chain(head: bytes, blocks: Iterator[bytes]) -> Iterator[bytes]:
-    if head:
-        yield head
-    yield from blocks
-
-
-def _recoded(blocks: Iterator[bytes], encoding: str) -> Iterator[bytes]:
-    decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
+def _text_of(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    """UTF-8, whatever a byte order mark says that it was; without the mark."""
+    head = b""
     for block in blocks:
-        yield decoder.decode(block).encode("utf-8", "replace")
-    yield decoder.decode(b"", final=True).encode("utf-8", "replace")
+        head += block
+        if len(head) >= len(codecs.BOM_UTF32_LE):
+            break
+    mark, encoding = next(((mark, encoding) for mark, encoding in _BOMS if head.startswith(mark)), (b"", "utf-8"))
+    stream = chain((head[len(mark) :],), blocks)
+    if encoding == "utf-8":
+        return (block for block in stream if block)
+    decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
+    texts = chain((decoder.decode(block) for block in stream), (decoder.decode(b"", final=True) for _ in (0,)))
+    return (text.encode("utf-8", "replace") for text in texts if text)
 
 
 def _unusable(name: str, note: str, size: int = 0) -> Raw:
-    return Raw(name, Kind.UNUSABLE, Scanned((), 0, size, None), notes=(note,))
+    return Raw(name, Kind.UNUSABLE, Scanned((), 0, size), notes=(note,))
 
 
-def _told(name: str, scanned: Scanned) -> Raw:
-    texts = [clean(text) for _, text in scanned.lines[:400]]
-    if not any(map(str.strip, texts)) and not any(text.strip() for _, text in scanned.lines):
-        return _unusable(name, "nothing but blank lines", scanned.size_bytes)
-    if kinds.looks_like_document("\n".join(texts)) and scanned.whole is not None:
-        document = decode(scanned.whole)
-        if document is not None:
-            return _document(name, scanned, document)
-    return Raw(name, kinds.text_kind(texts), scanned)
-
-
-def _document(name: str, scanned: Scanned, document: Any) -> Raw:
-    kind = kinds.json_kind(document)
+def _document(name: str, whole: bytes, hints: Hints, limits: Limits) -> Raw:
+    """What begins like a JSON document and was read to its end."""
+    document = decode(whole)
+    scanned = scan((whole,), hints, limits)
+    kind = None if document is None else kinds.json_kind(document)
     if kind is not None:
         return Raw(name, kind, scanned, document)
-    return Raw(name, Kind.UNUSABLE, replace(scanned, lines=()), notes=(kinds.NOT_KNOWN_JSON,))
+    first = document[0] if isinstance(document, list) and document else document
+    if kinds.is_entry(first) or document is None:
+        entries = tuple(json_entries(whole.decode("utf-8", "replace")))
+        if entries and kinds.is_entry(entries[0][2]):
+            return Raw(name, Kind.LOG, scanned, entries=entries)
+    if document is None:
+        return _text(name, scanned)
+    return replace(_unusable(name, kinds.NOT_KNOWN_JSON, len(whole)), scanned=replace(scanned, lines=()))
+
+
+def _text(name: str, scanned: Scanned) -> Raw:
+    """Anything that is no JSON document."""
+    notes = (_flood(scanned.flooded),) if scanned.flooded else ()
+    if not any(text and not text.isspace() for _, text in scanned.lines):
+        return _unusable(name, "nothing but blank lines", scanned.size_bytes)
+    texts = [clean(text) for _, text in scanned.lines[:_HEAD_LINES]]
+    if is_export(texts):
+        return Raw(name, Kind.LOG, scanned, entries=tuple(export_entries(scanned.lines)), notes=notes)
+    return Raw(name, kinds.text_kind(texts), scanned, notes=notes)
+
+
+def _flood(flooded: tuple[str, ...]) -> str:
+    shown = ", ".join(repr(literal) for literal in flooded[:3]) + (", …" if len(flooded) > 3 else "")
+    return f"thousands of lines hold {shown}: the first and the last of them were read"
 
 
 def read_sources(raws: Iterable[Raw], hints: Hints, limits: Limits) -> tuple[Source, ...]:
@@ -98,9 +141,12 @@ def read_sources(raws: Iterable[Raw], hints: Hints, limits: Limits) -> tuple[Sou
 
 def _source(raw: Raw, calendar: Calendar, hints: Hints, limits: Limits) -> Source:
     scanned = raw.scanned
+    lines: tuple[Line, ...]
     if raw.kind is Kind.LOG:
         reader = LineReader(raw.name, calendar, carriers_of(scanned.lines, calendar), hints, limits)
-        lines = tuple(reader.read(scanned.lines))
+        lines = tuple(reader.read_entries(raw.entries) if raw.entries else reader.read(scanned.lines))
+    elif raw.kind is Kind.UNUSABLE:
+        lines = ()
     else:
         lines = tuple(_plain(raw.name, number, text, limits) for number, text in scanned.lines)
     return Source(raw.name, raw.kind, lines, scanned.total_lines, scanned.size_bytes, raw.document, raw.notes)

@@ -1,0 +1,149 @@
+"""Sources → verdict: the whole post-mortem in one call. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from draftmark.postmortem.events import Event
+from draftmark.postmortem.judge import Judgement, judge
+from draftmark.postmortem.model import (
+    Candidate,
+    Confidence,
+    Consequence,
+    Line,
+    Moment,
+    RuledOut,
+    Source,
+    Unread,
+    Verdict,
+)
+from draftmark.postmortem.phases import phase_of
+from draftmark.postmortem.scene import Scene, build_scene
+from draftmark.postmortem.surroundings import candidates, not_examined, ruled_out
+from draftmark.postmortem.tables import Tables
+
+_TELLING = frozenset(
+    (
+        "fatal", "teardown", "child-exit", "killed", "term", "exit", "clean-exit", "stop", "start-limit", "restart",
+        "oom-kill", "oom-record", "echo", "grace-exceeded", "probe-failed", "unhealthy", "stall", "host-stop",
+        "client-signal", "container-kill", "operator", "user-manager", "capture-failed", "pool-failed", "xid",
+    )
+)  # fmt: skip
+_STATES = frozenset(("start", "ready", "weights-begin", "weights-end", "capture-begin", "capture-end"))
+_AFTER = frozenset(("echo", "teardown", "child-exit", "exit", "restart", "start-limit", "killed", "down", "fatal"))
+_CONSEQUENCES, _MOMENTS = 20, 60
+
+
+def diagnose(
+    sources: Sequence[Source], *, tables: Tables, unit: str | None = None, unread: Sequence[Unread] = ()
+) -> Verdict:
+    """Why it died.
+
+    Args:
+        sources: What was read.
+        unit: The service that is meant, where the sources are about several.
+        unread: What could not be read.
+    """
+    scene = build_scene(sources, tables, unit=unit, unread=unread)
+    judgement = judge(scene)
+    claim = judgement.claim
+    entry = tables.causes.get(claim.cause)
+    return Verdict(
+        cause=claim.cause,
+        confidence=claim.confidence,
+        summary=claim.summary,
+        phase=phase_of(scene, claim),
+        evidence=tuple(line.evidence() for line in claim.lines),
+        ruled_out=tuple(ruled_out(scene, judgement)),
+        consequences=tuple(_consequences(scene, claim.lines)),
+        not_examined=tuple(not_examined(scene, judgement)),
+        candidates=tuple(candidates(scene, judgement)) if claim.confidence is Confidence.UNSETTLED else (),
+        advice=tuple(_fill(text, scene) for text in entry.advice) if entry else (),
+        timeline=tuple(_timeline(scene, claim.lines)),
+        service=scene.subject.unit or scene.records.pod or _container(scene) or None,
+        engine=scene.engine,
+        engine_version=scene.engine_version,
+        root_elsewhere=claim.root_elsewhere,
+        died=claim.died,
+        examined=scene.examined,
+    )
+
+
+def _container(scene: Scene) -> str:
+    return next((c.name for c in scene.records.containers if c.name), "")
+
+
+def _fill(text: str, scene: Scene) -> str:
+    return (
+        text.replace("{unit}", scene.subject.unit or "UNIT")
+        .replace("{pod}", scene.records.pod or "POD")
+        .replace("{container}", _container(scene) or "CONTAINER")
+        .replace("{pid}", "PID")
+    )
+
+
+def _consequences(scene: Scene, proof: Sequence[Line]) -> list[Consequence]:
+    """What followed, in order, each kind of line once a stream."""
+    shown = {(line.source, line.number) for line in proof}
+    seen: set[tuple[str, str]] = set()
+    found: list[Consequence] = []
+    for stream in scene.servers:
+        first = min((e.order for e in stream.events if (e.line.source, e.line.number) in shown), default=None)
+        for event in stream.events:
+            key = (event.sign.id, event.line.actor)
+            if event.role not in _AFTER or not event.sign.what or key in seen:
+                continue
+            if (event.line.source, event.line.number) in shown or (first is not None and event.order < first - 5):
+                continue
+            seen.add(key)
+            found.append(Consequence(event.sign.what, event.line.evidence()))
+    return found[:_CONSEQUENCES]
+
+
+def _timeline(scene: Scene, proof: Sequence[Line]) -> list[Moment]:
+    """The marks of the examined life, proofs among them, in the order of the streams, by the clock where there is one."""
+    shown = {(line.source, line.number) for line in proof}
+    moments: list[tuple[Line, Moment]] = []
+    seen: set[tuple[str, str, int]] = set()
+    for event in scene.all_events():
+        role = _role(event, shown)
+        key = (event.sign.id, event.line.source, event.line.number)
+        if role is None or key in seen:
+            continue
+        seen.add(key)
+        moments.append((event.line, Moment(role, event.sign.what or event.role, event.line.evidence())))
+    told = {(line.source, line.number) for line, _ in moments}
+    for line in proof:
+        if (line.source, line.number) not in told:
+            moments.append((line, Moment("cause", "", line.evidence())))
+    if all(line.time is not None and line.clock == "wall" for line, _ in moments):
+        moments.sort(key=lambda pair: pair[0].time or 0.0)
+    return _thin([moment for _, moment in moments])
+
+
+def _role(event: Event, shown: set[tuple[str, int]]) -> str | None:
+    if (event.line.source, event.line.number) in shown:
+        return "cause"
+    if event.role in _STATES:
+        return "state"
+    if event.role in ("stop", "drain", "client-signal", "container-kill", "operator"):
+        return "stop"
+    if event.role in ("exit", "killed", "clean-exit", "child-exit"):
+        return "exit"
+    if event.role in _TELLING:
+        return "consequence"
+    return "support" if event.role == "fault" else None
+
+
+def _thin(moments: list[Moment]) -> list[Moment]:
+    """At most so many: proofs always, the rest from both ends."""
+    if len(moments) <= _MOMENTS:
+        return moments
+    keep = {i for i, m in enumerate(moments) if m.role == "cause"}
+    half = (_MOMENTS - len(keep)) // 2
+    rest = [i for i in range(len(moments)) if i not in keep]
+    keep.update(rest[:half], rest[len(rest) - half :])
+    return [m for i, m in enumerate(moments) if i in keep]
+
+
+__all__ = ["Candidate", "Judgement", "RuledOut", "diagnose"]

@@ -1,0 +1,127 @@
+"""Lines → events: what each line means, by the signs. Pure.
+
+Roles of an event (a sign's `role`):
+
+    fault       the line can name a cause (`sign.cause`)
+    noise       it looks bad and is ordinary; faults on the same line do not count
+    echo        somebody notices a failure elsewhere
+    fatal, child-exit, teardown, killed, term, exit, clean-exit, down     how it ended
+    stop, drain, client-signal, container-kill, operator, user-manager, host-stop     who asked
+    start, starting, weights-begin, weights-end, pool, capture-begin, capture-end, http-up, ready, traffic     phases
+    others: details that a rule uses
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from draftmark.postmortem.model import Line
+from draftmark.postmortem.tables import ANY, Sign, Tables
+from draftmark.postmortem.tracebacks import Trace, read_traces
+
+_VOICES = {
+    "systemd": "systemd",
+    "init": "systemd",
+    "kernel": "kernel",
+    "systemd-oomd": "oomd",
+    "earlyoom": "earlyoom",
+    "nohang": "nohang",
+    "systemd-coredump": "coredump",
+    "sudo": "sudo",
+    "dockerd": "docker",
+    "docker": "docker",
+    "docker-events": "docker",
+    "podman": "docker",
+    "kubelet": "kubelet",
+}
+_UNIT = re.compile(r"^(?P<unit>[^\s:]+\.(?:service|scope|socket|slice|mount|timer|target)): ")
+_RECORD = "record"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One line that means something.
+
+    Attributes:
+        order: Place in its stream; several events of one line share it.
+        values: Named groups of the sign's expression.
+        trace: The traceback whose root exception this line is.
+    """
+
+    sign: Sign
+    line: Line
+    order: int
+    values: Mapping[str, str]
+    trace: Trace | None = None
+
+    @property
+    def role(self) -> str:
+        return self.sign.role
+
+    @property
+    def cause(self) -> str:
+        return self.sign.cause
+
+
+def voice(line: Line) -> str:
+    """Who speaks: `systemd`, `kernel`, …, or `app` for the server and whatever it prints."""
+    return _VOICES.get(line.ident, "app")
+
+
+def read_events(lines: Sequence[Line], tables: Tables, *, records: bool = False, first: int = 0) -> list[Event]:
+    """Events of lines that follow one another.
+
+    Args:
+        lines: Of one stream.
+        records: The lines are of a state record (`kubectl describe`, `systemctl show`), not of a log.
+        first: `order` of the first line.
+    """
+    found: list[Event] = []
+    for order, line in enumerate(lines, first):
+        found.extend(_line_events(line, order, tables, records=records))
+    return found
+
+
+def traces_of(lines: Sequence[Line]) -> list[Trace]:
+    """Tracebacks of a stream; `order` counts from the first line given."""
+    return read_traces(lines)
+
+
+def _line_events(line: Line, order: int, tables: Tables, *, records: bool) -> Iterator[Event]:
+    speaker = _RECORD if records else voice(line)
+    by_id = tables.of_message_id(line.fields.get("MESSAGE_ID", "")) if line.fields else None
+    signs = _candidates(line.text, tables)
+    if by_id is not None and by_id not in signs:
+        signs = (by_id, *signs)
+    hits: list[Event] = []
+    for sign in signs:
+        if sign.voice not in (speaker, ANY) or sign.only_in:
+            continue
+        match = sign.search(line.text)
+        if match is None and sign is not by_id:
+            continue
+        values = {k: v for k, v in match.groupdict().items() if v is not None} if match else {}
+        hits.append(Event(sign, line, order, values))
+    if any(hit.role == "noise" for hit in hits):
+        hits = [hit for hit in hits if hit.role != "fault"]
+    yield from hits
+
+
+def _candidates(text: str, tables: Tables) -> tuple[Sign, ...]:
+    """Signs of which a hint stands in the text, each once, in the tables' order of hints."""
+    found: dict[str, Sign] = {}
+    for hint, signs in tables.by_hint.items():
+        if hint in text:
+            for sign in signs:
+                found[sign.id] = sign
+    return tuple(found.values())
+
+
+def unit_of(line: Line) -> str:
+    """The unit that a line of systemd's is about, if it says so."""
+    if line.unit:
+        return line.unit
+    match = _UNIT.match(line.text)
+    return match["unit"] if match else ""

@@ -1,0 +1,154 @@
+"""Byte streams: read in blocks, unpacked by what they begin with, bounded."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+from draftmark.postmortem.intake.limits import MIB, Limits
+
+BLOCK = MIB
+GZIP, ZSTD, XZ, BZIP2 = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ\x00", b"BZh"
+ZIP, JOURNAL = (b"PK\x03\x04", b"PK\x05\x06"), b"LPKSHHRH"
+
+
+class Readable(Protocol):
+    """What a source is read from."""
+
+    def read(self, size: int = -1, /) -> bytes:
+        """At most `size` bytes; none at the end."""
+        ...
+
+
+class MissingCodecError(Exception):
+    """No library that unpacks a stream is installed. `command` does it."""
+
+    def __init__(self, command: str) -> None:
+        super().__init__(command)
+        self.command = command
+
+
+class Peeked:
+    """A stream of which the first bytes were looked at, and which counts what it gave."""
+
+    def __init__(self, stream: Readable, size: int = 1024) -> None:
+        self._stream = stream
+        self.head = b""
+        while len(self.head) < size and (more := stream.read(size - len(self.head))):
+            self.head += more
+        self._ahead = self.head
+        self.given = 0
+
+    def read(self, size: int = -1, /) -> bytes:
+        """At most `size` bytes."""
+        if self._ahead and size >= 0:
+            taken, self._ahead = self._ahead[:size], self._ahead[size:]
+        else:
+            taken, self._ahead = self._ahead + self._stream.read(size), b""
+        self.given += len(taken)
+        return taken
+
+
+def is_tar(head: bytes) -> bool:
+    """By the magic of POSIX and GNU archives."""
+    return head[257:262] == b"ustar"
+
+
+Unpack = Callable[[Readable], Any]
+
+
+def packing(head: bytes) -> Unpack | None:
+    """Opens what a stream begins with as its content; None when it is not compressed.
+
+    Raises:
+        MissingCodecError: Zstandard, where no library reads it.
+    """
+    if head.startswith(GZIP):
+        return lambda stream: gzip.GzipFile(fileobj=stream)  # type: ignore[call-overload]
+    if head.startswith(BZIP2) and head[4:10] == b"1AY&SY":
+        return lambda stream: bz2.BZ2File(stream)  # type: ignore[call-overload]
+    if head.startswith(XZ):
+        return lambda stream: lzma.LZMAFile(stream)  # type: ignore[arg-type]
+    return _zstandard() if head.startswith(ZSTD) else None
+
+
+def _zstandard() -> Unpack:
+    try:
+        import zstandard
+    except ImportError:
+        raise MissingCodecError("zstd -dc") from None
+    return lambda stream: zstandard.ZstdDecompressor().stream_reader(stream, read_across_frames=True)
+
+
+class Allowance:
+    """How much may still be unpacked, over all that was handed over."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.left = limits.unpacked_bytes
+        self.ratio, self.ratio_from = limits.ratio, limits.ratio_from_bytes
+
+
+class Unpacked:
+    """A compressed stream as its content.
+
+    What is damaged, cut off or out of proportion to its size ends it early, and `note` says so.
+
+    Args:
+        reader: Gives the content (`packing`, or a member of a zip archive).
+        taken: How many compressed bytes went into it so far.
+        allowance: For this and all others.
+    """
+
+    def __init__(self, reader: Any, taken: Callable[[], int], allowance: Allowance) -> None:
+        self.note = ""
+        self._reader = reader
+        self._taken = taken
+        self._allowance = allowance
+        self._given = 0
+
+    def read(self, size: int = -1, /) -> bytes:
+        """At most `size` bytes of the content."""
+        if self.note:
+            return b""
+        try:
+            content: bytes = self._reader.read1(size if 0 <= size < BLOCK else BLOCK)
+        except EOFError:
+            self.note = "cut off: what could be unpacked was read"
+            return b""
+        except (OSError, ValueError, zlib.error, lzma.LZMAError) as error:
+            self.note = self._damage(error)
+            return b""
+        except Exception as error:
+            if type(error).__module__.partition(".")[0] != "zstandard":
+                raise
+            self.note = self._damage(error)
+            return b""
+        self._given += len(content)
+        self._allowance.left -= len(content)
+        self._judge()
+        return content
+
+    def _damage(self, error: Exception) -> str:
+        if isinstance(error, gzip.BadGzipFile) and "Not a gzipped" in str(error) and self._given:
+            return "something else follows the compressed part: not read"
+        return f"damaged, what could be unpacked was read ({error})"
+
+    def _judge(self) -> None:
+        allowance, taken = self._allowance, max(self._taken(), 1)
+        bomb = self._given > allowance.ratio_from and self._given > allowance.ratio * taken
+        if bomb or allowance.left < 0:
+            self.note = (
+                f"{max(taken >> 10, 1)} KiB unpack to more than {self._given // MIB} MiB: the rest was not read"
+            )
+
+
+def blocks(stream: Readable, first: int = 1 << 16) -> Iterator[bytes]:
+    """Everything, in blocks. The first is small: it is enough for most logs."""
+    block = stream.read(first)
+    while block:
+        yield block
+        block = stream.read(BLOCK)

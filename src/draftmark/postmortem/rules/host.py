@@ -1,0 +1,193 @@
+"""Killers of the host: the kernel's OOM killer, systemd-oomd, earlyoom, and limits that were hit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from draftmark.postmortem.claims import Claim, certain_if, unique
+from draftmark.postmortem.ending import Ending
+from draftmark.postmortem.events import Event
+from draftmark.postmortem.model import Confidence, Line
+from draftmark.postmortem.scene import Scene
+
+_ON_THE_LIMIT = 0.98  # of the limit: the next page would have been over it
+
+
+def claims(scene: Scene, ending: Ending) -> Iterator[Claim]:
+    """Everything that a killer of the host, or a limit, says for itself."""
+    yield from _kernel_oom(scene)
+    yield from _daemons(scene)
+    yield from _unit_result(scene, ending)
+    yield from _container(scene, ending)
+    yield from _jobs(scene)
+
+
+def _kernel_oom(scene: Scene) -> Iterator[Claim]:
+    kills = scene.events("oom-kill")
+    ours = [kill for kill in kills if _is_ours(scene, kill, kills)]
+    scene.foreign_oom = [kill for kill in kills if kill not in ours]
+    if not ours:
+        return
+    limited = [k for k in ours if _of_a_limit(k)]
+    details = [e.line for e in scene.events("oom-detail") if e.sign.id in ("kernel.oom-limit", "kernel.oom-group")]
+    records = [e.line for e in scene.events("oom-record")]
+    victim = next((k.values["comm"] for k in ours if k.values.get("comm")), "a process")
+    if limited:
+        group = next((k.values.get("oom_memcg") for k in limited if k.values.get("oom_memcg")), None)
+        where = f" of {group}" if group else ""
+        limit = next((e.values["limit"] for e in scene.signs("kernel.oom-limit")), None)
+        size = f" ({int(limit) / 2**20:.1f} GiB)" if limit else ""
+        yield Claim(
+            cause="cgroup-oom",
+            confidence=Confidence.CERTAIN,
+            summary=f"The memory limit{where}{size} was hit and the kernel killed {victim} in it.",
+            lines=unique([k.line for k in limited] + records + details),
+        )
+    else:
+        yield Claim(
+            cause="host-ram-oom-kernel",
+            confidence=Confidence.CERTAIN,
+            summary=f"The whole host ran out of memory and the kernel's OOM killer chose {victim}.",
+            lines=unique([k.line for k in ours] + records),
+        )
+
+
+def _of_a_limit(kill: Event) -> bool:
+    return kill.values.get("constraint") == "CONSTRAINT_MEMCG" or kill.values.get("scope", "").startswith(
+        "Memory cg"
+    )
+
+
+def _is_ours(scene: Scene, kill: Event, kills: list[Event]) -> bool:
+    """Whether the victim is the server. The two lines of one kill speak for each other: one has the cgroup."""
+    pid = kill.values.get("pid", "")
+    answers = [
+        scene.subject.killed(
+            comm=other.values.get("comm", ""),
+            cgroup=other.values.get("task_memcg", ""),
+            pid=int(pid) if pid.isdigit() else None,
+        )
+        for other in kills
+        if other.values.get("pid") == pid
+    ]
+    if False in answers and True in answers:
+        cgroups = [o.values.get("task_memcg", "") for o in kills if o.values.get("pid") == pid]
+        return any(scene.subject.killed(cgroup=cgroup) for cgroup in cgroups if cgroup)
+    return True in answers or (False not in answers and len({k.values.get("pid") for k in kills}) == 1)
+
+
+def _daemons(scene: Scene) -> Iterator[Claim]:
+    for cause, summary in (
+        ("systemd-oomd", "systemd-oomd killed the service because of memory pressure; the kernel's OOM killer did not act."),
+        ("earlyoom", "A user-space memory guard ended the server with SIGTERM, so the exit looks tidy."),
+        ("ray-memory-monitor-kill", "Ray's memory monitor killed a worker of the server."),
+    ):  # fmt: skip
+        said = [e for e in scene.all_events() if e.cause == cause]
+        if said:
+            confidence = certain_if(any(e.sign.strength == "certain" for e in said))
+            yield Claim(cause=cause, confidence=confidence, summary=summary, lines=unique(e.line for e in said))
+
+
+def _unit_result(scene: Scene, ending: Ending) -> Iterator[Claim]:
+    """Systemd's `oom-kill` without a kernel log: that the OOM killer acted is sure, whose limit it was is not."""
+    said = [e.line for e in scene.events("oom-record")]
+    result = [e.line for e in scene.signs("systemd.result") if e.values["result"] == "oom-kill"]
+    unit = scene.records.unit
+    if unit is not None and unit.get("Result") == "oom-kill":
+        result.append(unit.lines["Result"])
+    limit = unit.number("MemoryMax") if unit else None
+    peak = unit.number("MemoryPeak") if unit else None
+    at_limit = limit is not None and peak is not None and peak >= _ON_THE_LIMIT * limit
+    known = unit is not None and "MemoryMax" in unit.values
+    if said or result:
+        proof = unique([*said, *result, *_limit_lines(scene)])
+        if known and limit is None:
+            yield Claim(
+                cause="host-ram-oom-kernel",
+                confidence=Confidence.LIKELY,
+                summary="systemd saw the kernel's OOM killer take a process of the unit, which has no memory limit of its own: "
+                "the host ran out of memory.",
+                lines=proof,
+            )
+        elif known:
+            yield Claim(
+                cause="cgroup-oom",
+                confidence=Confidence.LIKELY,
+                summary=f"systemd saw the kernel's OOM killer take a process of the unit, whose limit is {_gib(limit)}.",
+                lines=proof,
+            )
+        else:
+            yield Claim(
+                cause="unsettled",
+                confidence=Confidence.UNSETTLED,
+                summary="The kernel's OOM killer took a process of the unit. Whether the unit's limit or the whole host ran "
+                "out is not in what was read.",
+                lines=proof,
+            )
+    elif at_limit and 9 in (ending.signal, ending.child_signal) and not ending.stops:
+        yield Claim(
+            cause="cgroup-oom",
+            confidence=Confidence.LIKELY,
+            summary=f"It was killed by SIGKILL with its peak memory on the unit's limit ({_gib(limit)}).",
+            lines=unique([*_limit_lines(scene), *ending.lines]),
+        )
+
+
+def _limit_lines(scene: Scene) -> list[Line]:
+    unit = scene.records.unit
+    if unit is None:
+        return []
+    return [unit.lines[name] for name in ("MemoryPeak", "MemoryMax") if name in unit.lines]
+
+
+def _gib(size: int | None) -> str:
+    return f"{size / 2**30:.1f} GiB" if size is not None else "unknown"
+
+
+def _container(scene: Scene, ending: Ending) -> Iterator[Claim]:
+    for container in scene.records.containers:
+        if container.oom_killed:
+            limit = f" of {_gib(container.memory_limit)}" if container.memory_limit else ""
+            yield Claim(
+                cause="container-oomkilled",
+                confidence=Confidence.CERTAIN,
+                summary=f"The container hit its memory limit{limit} and was killed.",
+                lines=unique(
+                    [container.lines[k] for k in ("reason", "oom_killed", "exit_code") if k in container.lines]
+                    + [e.line for e in scene.events("oom-kill")]
+                ),
+            )
+            return
+    used, limit_seen = scene.records.working_set, scene.records.memory_limit
+    if (
+        used
+        and limit_seen
+        and used[0] >= _ON_THE_LIMIT * limit_seen[0]
+        and 9 in (ending.signal, ending.child_signal)
+    ):
+        yield Claim(
+            cause="container-oomkilled",
+            confidence=Confidence.LIKELY,
+            summary=f"It was killed by SIGKILL while its working set ({_gib(int(used[0]))}) stood on the container's limit.",
+            lines=unique([used[1], limit_seen[1], *ending.lines]),
+        )
+    kills = scene.records.cgroup_kills
+    if kills and kills[0] > 0 and 9 in (ending.signal, ending.child_signal):
+        yield Claim(
+            cause="cgroup-oom",
+            confidence=Confidence.LIKELY,
+            summary=f"The cgroup counts {kills[0]} kill(s) by the OOM killer.",
+            lines=unique([kills[1], *ending.lines]),
+        )
+
+
+def _jobs(scene: Scene) -> Iterator[Claim]:
+    for state, code, line in scene.records.jobs:
+        if state.startswith("OUT_OF_ME"):
+            yield Claim(
+                cause="cgroup-oom",
+                confidence=Confidence.CERTAIN,
+                summary=f"The job hit its memory limit (Slurm: {state}, exit {code or 'unknown'}).",
+                lines=unique([line, *(e.line for e in scene.signs("slurm.oom"))]),
+            )
+            return

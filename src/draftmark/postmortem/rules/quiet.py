@@ -1,0 +1,327 @@
+"""No failure speaks for itself: clean stops, signals without a sender, hangs, clients, and nothing at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from draftmark.postmortem.claims import Claim, certain_if, unique
+from draftmark.postmortem.ending import Ending, signal_name
+from draftmark.postmortem.events import Event
+from draftmark.postmortem.model import Confidence, Line, Phase
+from draftmark.postmortem.phases import last_phase
+from draftmark.postmortem.scene import Scene, Stream
+
+_STALLS = 3  # of vLLM's minute-long waits: one or two are compilation
+
+
+def claims(scene: Scene, ending: Ending) -> Iterator[Claim]:
+    """In order of weight; the first that holds is the answer when nothing else is."""
+    for rule in (_clean_stop, _asked_by_signal, _killed, _hang, _exit_status, _client, _running, _stopped_log):
+        yield from rule(scene, ending)
+
+
+def _drains(scene: Scene) -> list[Event]:
+    return scene.events("drain")
+
+
+def _remaining(scene: Scene) -> int | None:
+    drains = _drains(scene)
+    return int(drains[-1].values["remaining"]) if drains else None
+
+
+def _last_log_lines(scene: Scene) -> list[Line]:
+    return [stream.last for stream in scene.servers if stream.last is not None]
+
+
+def _clean_stop(scene: Scene, ending: Ending) -> Iterator[Claim]:
+    """It was asked to stop, and did: SGLang's own SIGKILL at the end included."""
+    remaining = _remaining(scene)
+    teardown = scene.signs("sglang.killtree")
+    asked = ending.stops or ending.asked
+    tidy = scene.events("clean-exit", "down") or scene.signs("systemd.success")
+    term_children = ending.child_signal == 15
+    if remaining == 0 or (ending.asked and teardown and (remaining in (None, 0) or term_children)):
+        proof = [*(d.line for d in _drains(scene)[-1:]), *(t.line for t in teardown[-1:]), *ending.lines]
+        killed = (
+            " SGLang then ends its own process tree with SIGKILL: 9/KILL or 137 is its normal end."
+            if teardown
+            else ""
+        )
+        yield Claim(
+            cause="healthy-exit",
+            confidence=Confidence.CERTAIN,
+            summary=f"It was asked to stop, finished its requests and ended.{killed}",
+            lines=unique([*proof, *(a.line for a in asked[:1])]),
+            phase=Phase.SHUTDOWN,
+        )
+    elif ending.stops and _ended_tidily(ending, tidy):
+        yield Claim(
+            cause="healthy-exit",
+            confidence=Confidence.CERTAIN,
+            summary="It was asked to stop, and did in time.",
+            lines=unique([*(s.line for s in ending.stops[-1:]), *(t.line for t in tidy[:2]), *ending.lines[:2]]),
+            phase=Phase.SHUTDOWN,
+        )
+    elif _own_stop(scene) and not ending.known and tidy:
+        yield Claim(
+            cause="healthy-exit",
+            confidence=Confidence.LIKELY,
+            summary="It was asked to stop and closed in order; who asked is not in what was read.",
+            lines=unique([*(a.line for a in ending.asked[:1]), *(t.line for t in tidy[-2:])]),
+            phase=Phase.SHUTDOWN,
+        )
+
+
+def _own_stop(scene: Scene) -> bool:
+    """The server's own word that a stop began at its front door, or that it simply closes."""
+    asked = [e for e in scene.events("stop") if e.sign.voice == "app"]
+    return not asked or any("API server" in e.line.text or e.sign.id != "vllm.stop" for e in asked)
+
+
+def _ended_tidily(ending: Ending, tidy: list[Event]) -> bool:
+    if ending.signal == 9 or ending.child_signal == 9 or ending.result == "timeout":
+        return False
+    return bool(tidy) or ending.signal in (15, 2, 1) or ending.status in (0, 143, 130)
+
+
+def _asked_by_signal(scene: Scene, ending: Ending) -> Iterator[Claim]:
+    """SIGTERM without a stop of its unit: a session that ended, a scheduler, somebody."""
+    if ending.stops:
+        return
+    manager = scene.events("user-manager")
+    terms = [e for e in scene.events("term", "stop", "clean-exit") if e.sign.voice == "app"]
+    by_signal = ending.signal in (15, 1, 2) or ending.status in (143, 130) or ending.child_signal == 15
+    if not (terms or by_signal):
+        return
+    proof = [
+        *(m.line for m in manager[:2]),
+        *(t.line for t in terms[:2]),
+        *ending.lines[:2],
+        *ending.child_lines[:1],
+    ]
+    engine_first = bool(terms) and terms[0].sign.id == "vllm.stop" and "API server" not in terms[0].line.text
+    journal = scene.journal_read
+    if manager or by_signal or engine_first or journal:
+        who = (
+            " The user's session manager stopped at the same time."
+            if manager
+            else " The sender is not in what was read."
+        )
+        yield Claim(
+            cause="user-or-supervisor-sigterm",
+            confidence=certain_if(bool(manager)),
+            summary=f"It was ended by SIGTERM without a stop of its own unit.{who}",
+            lines=unique(proof),
+            phase=last_phase(scene) or Phase.SERVING,
+        )
+
+
+def _killed(scene: Scene, ending: Ending) -> Iterator[Claim]:
+    """SIGKILL, and nothing that explains it."""
+    child_only = ending.signal != 9 and ending.child_signal == 9
+    if ending.signal != 9 and ending.child_signal != 9:
+        return
+    proof = unique([*(ending.child_lines if child_only or not ending.lines else ending.lines), *ending.child_lines])
+    operator = [e for e in scene.events("operator") if "kill" in e.values["command"].lower()]
+    unified = scene.events("unified-memory")
+    victim = "A process of the server" if child_only else "The server"
+    if operator:
+        yield Claim(
+            cause="user-or-supervisor-sigkill",
+            confidence=Confidence.LIKELY,
+            summary=f"{victim} was killed by SIGKILL, and somebody ran `{operator[-1].values['command'][:80]}`.",
+            lines=unique([operator[-1].line, *proof]),
+            phase=last_phase(scene),
+        )
+    elif unified and _loading(scene):
+        yield Claim(
+            cause="host-ram-oom-kernel",
+            confidence=Confidence.LIKELY,
+            summary=f"{victim} was killed by SIGKILL while it loaded weights on a board whose GPU shares the host's RAM, and nobody "
+            "asked it to stop. The kernel log was not read: it would settle it.",
+            lines=unique([*proof, unified[0].line]),
+            phase=Phase.STARTUP,
+        )
+    elif ending.stops or (_remaining(scene) or 0) > 0:
+        yield _killed_while_stopping(scene, ending, proof)
+    elif scene.kernel_read and not scene.foreign_oom:
+        yield Claim(
+            cause="user-or-supervisor-sigkill",
+            confidence=Confidence.LIKELY,
+            summary=f"{victim} was killed by SIGKILL. The kernel log shows no OOM kill and no stop timed out: somebody or "
+            "something sent it; who is not in what was read.",
+            lines=proof,
+            phase=last_phase(scene),
+        )
+    else:
+        yield Claim(
+            cause="unsettled",
+            confidence=Confidence.UNSETTLED,
+            summary=f"{victim} was killed by SIGKILL; nothing that was read says by whom or why. SIGKILL alone proves no "
+            "out-of-memory.",
+            lines=proof,
+            phase=last_phase(scene),
+        )
+
+
+def _killed_while_stopping(scene: Scene, ending: Ending, proof: list[Line]) -> Claim:
+    remaining = _remaining(scene)
+    inside = f" with {remaining} requests still running" if remaining else ""
+    return Claim(
+        cause="unsettled",
+        confidence=Confidence.UNSETTLED,
+        summary=f"It was being stopped{inside} when SIGKILL ended it: most likely the supervisor's patience was over, but "
+        "its line for that was not read.",
+        lines=unique([*proof, *(s.line for s in ending.stops[-1:]), *(d.line for d in _drains(scene)[-1:])]),
+        phase=Phase.SHUTDOWN,
+    )
+
+
+def _loading(scene: Scene) -> bool:
+    """Whether the log's last step was loading weights."""
+    steps = [e.role for e in scene.events("weights-begin", "weights-end", "ready", "pool")]
+    return bool(steps) and steps[-1] == "weights-begin"
+
+
+def _hang(scene: Scene, ending: Ending) -> Iterator[Claim]:
+    """Alive, and doing nothing."""
+    stalls = scene.events("stall")
+    unhealthy = scene.events("unhealthy")
+    dead_engine = scene.events("fatal")
+    d_state = scene.signs("systemd.still-around", "kernel.hung-task")
+    alive = ending.running or (not ending.known and not scene.events("teardown", "clean-exit", "down"))
+    low = [e for e in scene.events("memory-figure") if _near_zero(e)]
+    if low and (stalls or unhealthy or scene.signs("vllm.rpc")):
+        yield Claim(
+            cause="host-ram-exhaustion-stall",
+            confidence=Confidence.LIKELY,
+            summary="Steps stall while the host's available memory is near zero; nothing was killed.",
+            lines=unique([low[0].line, *(s.line for s in stalls[:2]), *(u.line for u in unhealthy[:1])]),
+            phase=Phase.SERVING,
+            died=False,
+        )
+    elif alive and (len(stalls) >= _STALLS or unhealthy or d_state) and not _served_last(scene):
+        yield Claim(
+            cause="hang-not-crash",
+            confidence=certain_if(bool(ending.running)),
+            summary="The process is there, but it makes no progress: no death is recorded.",
+            lines=unique(
+                [
+                    *(e.line for e in unhealthy[-1:]),
+                    *(s.line for s in stalls[-2:]),
+                    *(d.line for d in d_state[:2]),
+                    *(f.line for f in dead_engine[:1]),
+                ]
+            ),
+            phase=last_phase(scene) or Phase.SERVING,
+            died=False,
+        )
+
+
+def _near_zero(event: Event) -> bool:
+    if event.values.get("kb"):
+        return int(event.values["kb"]) < 1 << 19
+    return float(event.values["mib"]) < (512 if event.values["unit"].startswith("M") else 0.5)
+
+
+def _served_last(scene: Scene) -> bool:
+    """Whether requests were answered after the last sign of trouble."""
+    for stream in scene.servers:
+        roles = [e.role for e in stream.events if e.role in ("traffic", "stall", "unhealthy")]
+        if roles and roles[-1] == "traffic" and roles[-3:] == ["traffic"] * 3:
+            return True
+    return False
+
+
+def _exit_status(scene: Scene, ending: Ending) -> Iterator[Claim]:
+    """It exited by itself, or by another signal, and did not say why."""
+    if not ending.known or ending.running or ending.stops:
+        return
+    if ending.signal is not None:
+        how = f"was ended by {signal_name(ending.signal)}"
+    elif ending.status is not None:
+        how = f"exited with status {ending.status}"
+    else:
+        how = "lost a process"
+    yield Claim(
+        cause="unsettled",
+        confidence=Confidence.UNSETTLED,
+        summary=f"The server {how}; no line that was read says why.",
+        lines=unique([*ending.lines, *ending.child_lines, *_last_log_lines(scene)]),
+        phase=last_phase(scene),
+    )
+
+
+def _client(scene: Scene, ending: Ending) -> Iterator[Claim]:
+    clients = [s for s in scene.streams if s.client]
+    faults = [f for s in clients for f in s.faults if f.client]
+    if faults and not ending.known:
+        fault = faults[0]
+        serving = any(_served(s) for s in scene.servers)
+        yield Claim(
+            cause="client-side-failure",
+            confidence=Confidence.LIKELY,
+            summary="The client failed"
+            + (" while the server's log goes on." if serving else "; no log of the server's shows a failure."),
+            lines=unique([fault.line, *fault.support, *(f.line for f in faults[1:3])]),
+            phase=Phase.SERVING,
+            died=False,
+        )
+
+
+def _served(stream: Stream) -> bool:
+    return any(e.role == "traffic" for e in stream.events)
+
+
+def _running(scene: Scene, ending: Ending) -> Iterator[Claim]:
+    """Nothing died."""
+    if (ending.known and not ending.running) or ending.asked:
+        return
+    traffic = [e for s in scene.servers for e in s.events if e.role in ("traffic", "ready")]
+    noise = scene.events("noise")
+    survived = [f for f in scene.faults if f.survived]
+    if ending.running or (traffic and (noise or survived or _tail_serves(scene))):
+        odd = [n.line for n in noise[:2]] + [f.line for f in survived[:2]]
+        alarming = " What looks alarming in its log is ordinary, or was survived." if odd else ""
+        unit = scene.records.unit
+        state = [unit.lines["ActiveState"]] if unit and "ActiveState" in unit.lines else []
+        yield Claim(
+            cause="healthy-running",
+            confidence=certain_if(bool(ending.running)),
+            summary=f"No death is recorded: the log ends in ordinary service.{alarming}",
+            lines=unique([*odd, *state, *(e.line for e in traffic[-2:])]),
+            phase=Phase.SERVING,
+            died=False,
+        )
+
+
+def _tail_serves(scene: Scene) -> bool:
+    return any(s.events and s.events[-1].role == "traffic" for s in scene.servers)
+
+
+def _stopped_log(scene: Scene, ending: Ending) -> Iterator[Claim]:
+    """The log simply ends."""
+    remaining = _remaining(scene)
+    last = _last_log_lines(scene)
+    if remaining:
+        summary = (
+            f"The log ends while {remaining} requests are being drained. What ended the server is not in it: a supervisor "
+            "that lost patience with the stop would be, in the journal."
+        )
+        yield Claim(
+            cause="unsettled",
+            confidence=Confidence.UNSETTLED,
+            summary=summary,
+            lines=unique([*(d.line for d in _drains(scene)[-1:]), *(a.line for a in ending.asked[:1]), *last]),
+            phase=Phase.SHUTDOWN,
+            died=None,
+        )
+        return
+    yield Claim(
+        cause="unsettled",
+        confidence=Confidence.UNSETTLED,
+        summary="Nothing that was read shows a death or says why there should have been one.",
+        lines=unique(last),
+        phase=last_phase(scene),
+        died=None,
+    )

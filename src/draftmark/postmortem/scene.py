@@ -1,0 +1,242 @@
+"""Everything that is known before judging: the streams with their last ended life, the records, who is who. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from draftmark.postmortem.events import Event, read_events, traces_of, voice
+from draftmark.postmortem.faults import Fault, Stage, find_faults, mark_survived
+from draftmark.postmortem.lives import last_ended, split_lives
+from draftmark.postmortem.model import Kind, Line, Source, Unread
+from draftmark.postmortem.records import Records, read_records
+from draftmark.postmortem.subject import Subject, find_subject
+from draftmark.postmortem.tables import Tables
+
+_ROTATION = re.compile(r"(?:[.-](?:\d{1,3}|\d{8}(?:-\d+)?))?(?:\.(?:gz|zst|xz|bz2))?$")
+_RECORD_KINDS = (Kind.KUBECTL_DESCRIBE, Kind.KUBECTL_JSON, Kind.SYSTEMCTL_SHOW, Kind.DOCKER_INSPECT, Kind.SACCT)
+
+
+@dataclass(slots=True)
+class Stream:
+    """One log, its rotated parts joined.
+
+    Attributes:
+        lines: Those of the service, all lives.
+        events: Of the life that is examined.
+        faults: Of that life.
+        later_alive: A later life of the same log is up.
+        complete: The examined life reaches to the log's end.
+        client: It is a client's log.
+    """
+
+    name: str
+    lines: list[Line]
+    events: list[Event]
+    faults: list[Fault]
+    stage: Stage
+    engine: str | None = None
+    later_alive: bool = False
+    complete: bool = True
+    client: bool = False
+    last: Line | None = None
+
+
+@dataclass(slots=True)
+class Scene:
+    """What the judge looks at."""
+
+    tables: Tables
+    subject: Subject
+    streams: list[Stream]
+    records: Records
+    record_events: list[Event]
+    unread: list[Unread]
+    engine: str | None = None
+    engine_version: str | None = None
+    examined: tuple[str, ...] = ()
+    foreign_oom: list[Event] = field(default_factory=list)
+
+    def events(self, *roles: str) -> list[Event]:
+        """Events of these roles, from all streams and records, in their order."""
+        return [event for event in self.all_events() if event.role in roles]
+
+    def signs(self, *ids: str) -> list[Event]:
+        """Events of these signs."""
+        return [event for event in self.all_events() if event.sign.id in ids]
+
+    def all_events(self) -> Iterator[Event]:
+        """Every event of the examined lives."""
+        for stream in self.streams:
+            if not stream.client:
+                yield from stream.events
+        yield from self.record_events
+
+    @property
+    def faults(self) -> list[Fault]:
+        """Faults of the server's streams."""
+        return [fault for stream in self.streams if not stream.client for fault in stream.faults]
+
+    @property
+    def servers(self) -> list[Stream]:
+        """Streams that are the server's, not a client's."""
+        return [stream for stream in self.streams if not stream.client]
+
+    def has_voice(self, *voices: str) -> bool:
+        """Whether a line of such a voice was handed over."""
+        return any(voice(line) in voices for stream in self.streams for line in stream.lines)
+
+    @property
+    def kernel_read(self) -> bool:
+        """Whether a kernel log was handed over."""
+        return self.has_voice("kernel")
+
+    @property
+    def journal_read(self) -> bool:
+        """Whether systemd's own lines were handed over."""
+        return self.has_voice("systemd")
+
+
+def build_scene(
+    sources: Sequence[Source], tables: Tables, *, unit: str | None = None, unread: Sequence[Unread] = ()
+) -> Scene:
+    """Join the sources into a scene."""
+    records = read_records(tuple(sources))
+    named = unit or (records.unit.get("Id") if records.unit else "") or ""
+    groups = _groups(sources)
+    everything = [line for lines in groups.values() for line in lines]
+    containers = [c.name for c in records.containers if c.name] + _container_ids(sources)
+    subject = find_subject(everything, tables, unit=named, named=containers)
+    if records.unit and records.unit.get("ExecMainPID").isdigit():
+        subject.pids.add(int(records.unit.get("ExecMainPID")))
+    streams = [_stream(name, lines, tables, subject) for name, lines in groups.items() if lines]
+    record_events = [
+        event
+        for source in sources
+        if source.kind in _RECORD_KINDS
+        for event in read_events(source.lines, tables, records=True)
+    ]
+    scene = Scene(
+        tables=tables,
+        subject=subject,
+        streams=streams,
+        records=records,
+        record_events=record_events,
+        unread=list(unread),
+        examined=tuple(source.name for source in sources if source.kind is not Kind.UNUSABLE),
+    )
+    _identify(scene)
+    for stream in scene.streams:
+        stream.client = _is_client(stream, scene)
+    return scene
+
+
+def _groups(sources: Sequence[Source]) -> dict[str, list[Line]]:
+    """Lines by log; parts of a rotated log are joined in the order in which the intake gives them: oldest first."""
+    groups: dict[str, list[Line]] = {}
+    for source in sources:
+        if source.kind is Kind.LOG:
+            groups.setdefault(_base(source.name), []).extend(source.lines)
+    return groups
+
+
+def _base(name: str) -> str:
+    previous = None
+    while previous != name:
+        previous, name = name, _ROTATION.sub("", name)
+    return name
+
+
+def _container_ids(sources: Sequence[Source]) -> list[str]:
+    ids = []
+    for source in sources:
+        entries = source.document if isinstance(source.document, list) else [source.document]
+        ids += [str(entry["Id"]) for entry in entries if isinstance(entry, dict) and entry.get("Id")]
+        if source.kind is Kind.KUBECTL_DESCRIBE:
+            ids += [
+                match[1] for line in source.lines if (match := re.search(r"Container ID:\s+\w+://(\w+)", line.text))
+            ]
+    return ids
+
+
+def _stream(name: str, lines: list[Line], tables: Tables, subject: Subject) -> Stream:
+    ours = [line for line in lines if subject.owns(line)]
+    events = [event for event in read_events(ours, tables) if _about_us(event, subject)]
+    burst = any(event.role == "start-limit" for event in events)
+    life, later = last_ended(split_lives(events, len(ours)), first_of_burst=burst)
+    chosen = [event for event in events if life.begin <= event.order < life.end]
+    if burst:
+        chosen += [event for event in events if event.role == "start-limit" and event not in chosen]
+    engine = _engine(events)
+    chosen = [event for event in chosen if _of_engine(event, engine)]
+    stage = Stage(chosen, engine)
+    traces = traces_of(ours[life.begin : life.end])
+    faults = find_faults(chosen, traces, tables, stage, first=life.begin)
+    mark_survived(faults, chosen)
+    return Stream(
+        name=name,
+        lines=ours,
+        events=chosen,
+        faults=faults,
+        stage=stage,
+        engine=engine,
+        later_alive=later,
+        complete=life.end == len(ours),
+        last=ours[life.end - 1] if ours and life.end > life.begin else None,
+    )
+
+
+def _engine(events: Sequence[Event]) -> str | None:
+    """The engine that most lines speak for."""
+    votes: dict[str, int] = {}
+    for event in events:
+        if event.sign.engine and event.role in ("engine", "start", "version", "traffic", "starting"):
+            votes[event.sign.engine] = votes.get(event.sign.engine, 0) + (1 if event.role == "engine" else 3)
+    return max(votes, key=lambda name: votes[name]) if votes else None
+
+
+_KIN = {"ollama": "llama.cpp", "llama.cpp": "ollama"}
+_SPOKEN = frozenset(("fault", "noise", "echo", "fatal", "child-exit", "version", "engine"))
+
+
+def _of_engine(event: Event, engine: str | None) -> bool:
+    """Drop marks of progress that only look like another engine's: uvicorn's lines stand in several."""
+    own = event.sign.engine
+    return engine is None or own in ("", engine, _KIN.get(engine, "")) or event.role in _SPOKEN
+
+
+def _about_us(event: Event, subject: Subject) -> bool:
+    """Drop what a daemon or the kernel did to somebody else."""
+    if event.sign.target == "cgroup":
+        return subject.killed(cgroup=event.values.get("cgroup", "")) is not False
+    if event.sign.target == "comm":
+        comm = event.values.get("comm") or event.values.get("comm2") or ""
+        pid = event.values.get("pid") or event.values.get("pid2") or ""
+        return subject.killed(comm=comm.strip(), pid=int(pid) if pid.isdigit() else None) is not False
+    return True
+
+
+def _identify(scene: Scene) -> None:
+    """Engine and version: the engine that most lines speak for."""
+    scene.engine = next((stream.engine for stream in scene.streams if stream.engine), None)
+    versions = [e for e in scene.events("version") if e.sign.engine == scene.engine]
+    scene.engine_version = versions[-1].values.get("version") if versions else None
+    for container in scene.records.containers:
+        match = re.search(
+            r"(sglang|vllm|llama\.cpp|text-generation-inference|ollama)\S*:v?(\d[\w.]*)", container.image
+        )
+        if match:
+            scene.engine = scene.engine or match[1]
+            scene.engine_version = scene.engine_version or match[2]
+
+
+def _is_client(stream: Stream, scene: Scene) -> bool:
+    """A log in which a client's libraries fail and no engine speaks for itself."""
+    failing = any(fault.client for fault in stream.faults)
+    serving = any(event.sign.engine and event.role not in ("fault", "engine") for event in stream.events)
+    return failing and not serving and (len(scene.streams) > 1 or _benchmark(stream))
+
+
+def _benchmark(stream: Stream) -> bool:
+    return any("bench" in line.text.lower() or "aiohttp" in line.text for line in stream.lines)
