@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -18,13 +18,12 @@ from draftmark.postmortem.collect.gathering import (
     Gathering,
     Reader,
     close_names,
-    lines_of,
-    peeked,
     reason,
 )
 from draftmark.postmortem.collect.journal import Sight, entries, for_people, sight
 from draftmark.postmortem.collect.kernel import collect_kernel
 from draftmark.postmortem.collect.merged import merged_log
+from draftmark.postmortem.collect.streams import Output, peeked
 
 _PROGRAMS = ("docker", "podman")
 _UNKNOWN = ("no such", "no container with name", "not found")
@@ -209,14 +208,14 @@ def _daemon(gathering: Gathering, container: Container, seen: Sight, since: str 
         gathering.miss("docker's journal", because, for_people(units[0], since=since), as_root=True)
         return
     marks = tuple(mark.encode() for mark in (container.id[:12], container.name) if mark)
-    chunks = peeked(_about(gathering.host.stream(entries(*units, since=since)), marks))
+    chunks = peeked(_about(Output(gathering.host, entries(*units, since=since)), marks))
     if chunks is not None:
         gathering.add("journal of docker", chunks)
 
 
-def _about(chunks: Iterable[bytes], marks: tuple[bytes, ...]) -> Iterator[bytes]:
+def _about(output: Output, marks: tuple[bytes, ...]) -> Iterator[bytes]:
     """Lines that name the container, but not its own log, which the journald driver keeps in the same place."""
-    for line in lines_of(chunks):
+    for line in output.lines():
         if any(mark in line for mark in marks) and b'"CONTAINER_ID"' not in line:
             yield line + b"\n"
 

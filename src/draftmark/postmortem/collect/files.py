@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shlex
 
-from draftmark.postmortem.collect.gathering import Counted, Gathering, peeked, reason
+from draftmark.postmortem.collect.gathering import Gathering, reason
+from draftmark.postmortem.collect.streams import Output, peeked
 
 
 def read_file(gathering: Gathering, path: str) -> None:
@@ -17,10 +18,10 @@ def read_file(gathering: Gathering, path: str) -> None:
         gathering.miss(path, because, command, as_root=isinstance(error, PermissionError))
         return
     argv = ("cat", "--", path)
-    counted = Counted(gathering.host.stream(argv))
-    chunks = peeked(counted)
+    output = Output(gathering.host, argv)
+    chunks = peeked(output)
     if chunks is not None:
         gathering.add(path, chunks)
         return
-    ended = counted.ended
+    ended = output.ended
     gathering.miss(path, "it is empty" if ended is None or ended.ok else reason(ended, argv), command)

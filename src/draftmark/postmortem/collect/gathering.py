@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import difflib
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from draftmark.ports import Completed, Host, Stream
+from draftmark.ports import Completed, Host
 from draftmark.postmortem.model import Source, Unread
 
 Reader = Callable[[str, "bytes | Iterable[bytes]"], Source]
@@ -103,57 +103,6 @@ def reason(ended: Completed, argv: Sequence[str]) -> str:
 def denied(stderr: str) -> bool:
     """Whether a command complains of rights, which root would have."""
     return any(word in stderr.lower() for word in _DENIED)
-
-
-def lines_of(chunks: Iterable[bytes], limit: int = 1 << 20) -> Iterator[bytes]:
-    """Lines of a stream, without their ends; a line longer than the limit is cut into several."""
-    rest = b""
-    for chunk in chunks:
-        *lines, rest = (rest + chunk).split(b"\n")
-        yield from lines
-        if len(rest) > limit:
-            yield rest
-            rest = b""
-    if rest:
-        yield rest
-
-
-@dataclass(slots=True)
-class Counted:
-    """A stream on its way into a source: how much of it there was, and what was in it."""
-
-    stream: Stream
-    marks: tuple[bytes, ...] = ()
-    size: int = 0
-    found: dict[bytes, int] = field(default_factory=dict)
-    head: bytes = b""
-    ended: Completed | None = None
-
-    def __iter__(self) -> Iterator[bytes]:
-        """The chunks; the command is gone when the reader is, also one that gives up half-way."""
-        try:
-            for chunk in self.stream:
-                self.size += len(chunk)
-                self.head = self.head or chunk[:4096]
-                for mark in self.marks:
-                    self.found[mark] = self.found.get(mark, 0) + chunk.count(mark)
-                yield chunk
-        finally:
-            self.ended = self.stream.close()
-
-
-def peeked(chunks: Iterable[bytes]) -> Iterable[bytes] | None:
-    """The same chunks; None when there is nothing in them."""
-    iterator = iter(chunks)
-    for first in iterator:
-        if first.strip():
-            return _chained(first, iterator)
-    return None
-
-
-def _chained(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
-    yield first
-    yield from rest
 
 
 def close_names(name: str, names: Iterable[str], limit: int = 3) -> list[str]:

@@ -6,8 +6,10 @@ import re
 from datetime import UTC, datetime
 
 from draftmark.ports import Completed
-from draftmark.postmortem.collect.gathering import Counted, Gathering, denied, peeked, reason
-from draftmark.postmortem.collect.journal import Sight, entries, for_people, last_lines, newest_boot
+from draftmark.postmortem.collect.gathering import Gathering, denied, reason
+from draftmark.postmortem.collect.journal import Sight, entries, for_people, newest_boot
+from draftmark.postmortem.collect.streams import Output, peeked
+from draftmark.postmortem.collect.windows import last_lines
 
 NAME = "kernel log"
 _MATCH = "_TRANSPORT=kernel"
@@ -35,8 +37,7 @@ def collect_kernel(
 
 
 def _from_journal(gathering: Gathering, since: str | None, boot: str) -> bool:
-    counted = Counted(gathering.host.stream(entries(_MATCH, since=since)))
-    chunks = peeked(counted)
+    chunks = peeked(Output(gathering.host, entries(_MATCH, since=since)))
     if chunks is not None:
         gathering.add(NAME, chunks)
         return True

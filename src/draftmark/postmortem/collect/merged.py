@@ -6,7 +6,8 @@ import shlex
 from collections.abc import Sequence
 
 from draftmark.ports import Completed
-from draftmark.postmortem.collect.gathering import Counted, Gathering, denied, peeked, reason
+from draftmark.postmortem.collect.gathering import Gathering, denied, reason
+from draftmark.postmortem.collect.streams import Counted, Output, peeked
 
 _COMPLAINT = 4096  # bytes: a client that fails says little more than why
 
@@ -22,15 +23,16 @@ def merged_log(gathering: Gathering, name: str, argv: Sequence[str], unread: str
         limit: Lines that the command was asked for at most.
     """
     # The port keeps the streams apart, and only a shell can join them.
-    counted = Counted(gathering.host.stream(("sh", "-c", 'exec "$@" 2>&1', "sh", *argv)), (b"\n",))
+    output = Output(gathering.host, ("sh", "-c", 'exec "$@" 2>&1', "sh", *argv))
+    counted = Counted(output, (b"\n",))
     chunks = peeked(counted)
-    ended = counted.ended or Completed(None)
+    ended = output.ended or Completed(None)
     if chunks is None:
         because = "it is empty" if ended.ok else reason(ended, argv)
         gathering.miss(unread, because, argv)
         return
     source = gathering.read(name, chunks)
-    ended = counted.ended or Completed(None)
+    ended = output.ended or Completed(None)
     if not ended.ok and counted.size < _COMPLAINT:
         said = counted.head.decode("utf-8", "replace")
         told = Completed(ended.status, b"", said, ended.cut, ended.timed_out, ended.missing)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from itertools import chain
 
 from draftmark.ports import Completed, Host
 from draftmark.postmortem.collect.cgroups import collect_cgroups
@@ -13,29 +12,23 @@ from draftmark.postmortem.collect.devices import collect_devices
 from draftmark.postmortem.collect.files import read_file
 from draftmark.postmortem.collect.gathering import (
     Collected,
-    Counted,
     Gathering,
     Reader,
-    lines_of,
-    peeked,
     reason,
 )
 from draftmark.postmortem.collect.journal import (
-    HEAD_LINES,
-    MAX_LINES,
     History,
     Sight,
     entries,
-    first_lines,
     for_people,
     history,
-    run_lines,
-    shortened,
     sight,
     window,
 )
 from draftmark.postmortem.collect.kernel import collect_kernel
+from draftmark.postmortem.collect.streams import Counted, Output, peeked
 from draftmark.postmortem.collect.units import Unit, find_unit, no_such_unit
+from draftmark.postmortem.collect.windows import unit_lines
 
 _DROPPED = b"a596d6fe7bfa4994828e72309e95d61e"  # journald: Suppressed N messages
 _BYSTANDERS = ("systemd-oomd", "earlyoom", "nohang", "systemd-logind", "sudo", "polkitd", "audit")
@@ -66,7 +59,7 @@ def collect_unit(host: Host, name: str, *, read: Reader, runs: int = 3, since: s
     known = unit.loaded or bool(past.runs)
     if known:
         _properties(gathering, unit)
-    found = _journal(gathering, unit, past, start, runs)
+    found = _journal(gathering, unit, past, start)
     if not (known or found):
         raise no_such_unit(host, unit, because=_blindness(seen, asked))
     _gaps(gathering, unit, past, seen, found=found, asked=asked, start=start, runs=runs)
@@ -91,26 +84,16 @@ def _properties(gathering: Gathering, unit: Unit) -> None:
         gathering.miss("unit properties", because, f"systemctl cat {unit.name}")
 
 
-def _journal(gathering: Gathering, unit: Unit, past: History, start: str | None, runs: int) -> bool:
+def _journal(gathering: Gathering, unit: Unit, past: History, start: str | None) -> bool:
     """Keep the unit's lines; whether there were any."""
-    host = gathering.host
-    notes = []
-    later = shortened(host, unit, start)
-    parts: list[Iterable[bytes]] = []
-    if past.before_loop is not None:
-        parts.append(run_lines(host, unit, past.before_loop))
-        notes.append(f"the last {runs} runs were short: read with them is the last one before that lasted")
-    if later is not None:
-        parts.append(first_lines(host, entries(*unit.journal(), since=start), HEAD_LINES, float(later[1:])))
-        notes.append(f"of more than {MAX_LINES} lines, the first {HEAD_LINES} and the newest {MAX_LINES} were read")
-    counted = Counted(host.stream(entries(*unit.journal(), since=later or start)), (_DROPPED,))
-    chunks = peeked(chain(*parts, counted))
+    lines, notes = unit_lines(gathering.host, unit, past, start)
+    counted = Counted(lines, (_DROPPED,))
+    chunks = peeked(counted)
     if chunks is None:
         return False
-    gathering.add(f"journal of {unit.name}", chunks)
+    gathering.add(f"journal of {unit.name}", chunks, notes)
     if counted.found.get(_DROPPED):
-        notes.append("journald dropped messages of it (rate limit): not every line is there")
-    gathering.annotate(notes)
+        gathering.annotate(("journald dropped messages of it (rate limit): not every line is there",))
     return True
 
 
@@ -206,15 +189,14 @@ def _bystanders(gathering: Gathering, unit: Unit, start: str | None) -> None:
         matches += ["+", f"SYSLOG_IDENTIFIER={ident}"]
     for other in (*_TARGETS, *filter(None, [unit.properties.get("Slice")])):
         matches += ["+", "_PID=1", f"UNIT={other}"]
-    stream = Counted(gathering.host.stream(entries(*matches[1:], since=start)))
-    chunks = peeked(_interfering(stream))
+    chunks = peeked(_interfering(Output(gathering.host, entries(*matches[1:], since=start))))
     if chunks is not None:
         gathering.add("journal of other programs", chunks)
 
 
-def _interfering(chunks: Iterable[bytes]) -> Iterator[bytes]:
+def _interfering(output: Output) -> Iterator[bytes]:
     """Lines of those that end services; of those who also do other things, the lines about ending something."""
-    for line in lines_of(chunks):
+    for line in output.lines():
         if _KILLERS.search(line) or _INTERFERENCE.search(line):
             yield line + b"\n"
 

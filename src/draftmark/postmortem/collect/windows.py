@@ -1,0 +1,102 @@
+"""Lines of a window of the journal, and what is left out of one that holds too many."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from itertools import chain, islice
+
+from draftmark.ports import Host
+from draftmark.postmortem.collect.journal import LEAD_S, History, Run, entries
+from draftmark.postmortem.collect.streams import Output
+from draftmark.postmortem.collect.units import Unit
+
+MAX_LINES = 200_000
+"""Of a unit's window; beyond it the newest, and the beginning of the window. Some 120 MB of JSON, 8 s of CPU."""
+
+HEAD_LINES = 2_000
+"""Of the beginning of a run, where a server says its version and arguments."""
+
+_STAMP = re.compile(rb'"__REALTIME_TIMESTAMP"\s*:\s*"(\d{1,19})"')
+_UNIX = re.compile(rb"(\d+)\.\d{6} ")
+
+
+def unit_lines(host: Host, unit: Unit, past: History, since: str | None) -> tuple[Iterator[bytes], list[str]]:
+    """The unit's lines in order, and what a reader of them should know.
+
+    Of a window with too many lines, the newest are read whole, and of each run before them the beginning and the
+    end: a restart may hide a death that is many lines away.
+    """
+    notes: list[str] = []
+    parts: list[Iterable[bytes]] = []
+    if past.before_loop is not None:
+        parts.append(run_lines(host, unit, past.before_loop))
+        notes.append("the last runs were short: the last one before them that lasted was read too")
+    later = shortened(host, unit, since)
+    if later is not None:
+        notes.append(f"of more than {MAX_LINES} lines, the newest and the beginning and end of each run were read")
+        parts += _before(host, unit, past, since, float(later[1:]))
+    return chain(*parts, Output(host, entries(*unit.journal(), since=later or since))), notes
+
+
+def _before(host: Host, unit: Unit, past: History, since: str | None, cut_s: float) -> Iterator[list[bytes]]:
+    """What is read of the lines before the cut."""
+    if not past.runs:
+        yield list(first_lines(host, entries(*unit.journal(), since=since), HEAD_LINES, cut_s))
+    for run in reversed(past.runs):
+        if run.first_s < cut_s:
+            ended = run is not past.runs[0] and run.last_s < cut_s
+            yield run_lines(host, unit, run, None if ended else cut_s)
+
+
+def shortened(host: Host, unit: Unit, since: str | None) -> str | None:
+    """A later `--since` when the window holds more lines than MAX_LINES; None when it can be read whole."""
+    argv = ["journalctl", "--reverse", "--output=short-unix", "--no-pager", "--quiet"]
+    output = Output(host, [*argv, *([f"--since={since}"] if since else []), *unit.journal()])
+    count = 0
+    with closing(output.lines()) as lines:
+        for line in lines:
+            if match := _UNIX.match(line):
+                count += 1
+                if count >= MAX_LINES:
+                    return f"@{match[1].decode()}"
+    return None
+
+
+def first_lines(host: Host, argv: list[str], limit: int, before_s: float) -> Iterator[bytes]:
+    """The first entries of a command that writes them oldest first, up to a time."""
+    with closing(Output(host, argv).lines()) as lines:
+        for line in islice(lines, limit):
+            if (_stamp(line) or 0.0) >= before_s:
+                return
+            yield line + b"\n"
+
+
+def last_lines(host: Host, argv: list[str], limit: int) -> list[bytes]:
+    """The newest entries of a command that writes them newest first, put into order."""
+    with closing(Output(host, argv).lines()) as lines:
+        return [line + b"\n" for line in islice(lines, limit)][::-1]
+
+
+def run_lines(host: Host, unit: Unit, run: Run, before_s: float | None = None) -> list[bytes]:
+    """The beginning and the end of one run, in order.
+
+    Args:
+        host: Where it ran.
+        unit: Whose run.
+        run: Which.
+        before_s: Cut it there instead of where it ended, seconds since the epoch.
+    """
+    end = int(run.last_s) + 2 if before_s is None else int(before_s)
+    since, until = f"@{int(run.first_s) - LEAD_S}", f"@{end}"
+    tail = last_lines(host, entries(*unit.journal(), since=since, until=until, newest=True), 2 * HEAD_LINES)
+    if len(tail) < 2 * HEAD_LINES:
+        return tail
+    oldest = _stamp(tail[0]) or run.first_s
+    return [*first_lines(host, entries(*unit.journal(), since=since, until=until), HEAD_LINES, oldest), *tail]
+
+
+def _stamp(line: bytes) -> float | None:
+    match = _STAMP.search(line)
+    return int(match[1]) / 1e6 if match else None
