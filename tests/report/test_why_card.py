@@ -83,7 +83,7 @@ def test_the_telling_part_of_a_long_line_stays(screen: Any) -> None:
     ):
         proof = Evidence(file="x.log", line=3, time=None, text=f"{noise}{said} {noise}")
         verdict = replace(verdicts.stop_timeout(), evidence=(proof,), summary="It died.")
-        assert said in shown(screen, verdict, 80).flat, said
+        assert "".join(said.split()) in "".join(shown(screen, verdict, 80).text.split()), said
 
 
 def test_what_the_summary_quotes_stays(screen: Any) -> None:

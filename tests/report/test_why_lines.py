@@ -47,15 +47,23 @@ def test_the_stronger_word_wins_over_the_nearer_one() -> None:
     assert "out of memory" in fitted(text, 40)
 
 
-def test_a_short_line_and_one_without_a_telling_word_begin_at_the_beginning() -> None:
+def test_a_short_line_stays_and_one_that_tells_nothing_keeps_its_ends() -> None:
     assert fitted("short", 40) == "short"
-    assert fitted("a b c " * 40, 20) == "a b c a b c a b c a…"
+    assert fitted("begin " + "a b c " * 40 + "end", 20) == "begin a… c a b c end"
 
 
 def test_what_the_tables_take_for_the_proof_wins() -> None:
     text = "CUDA out of memory " + "a " * 100 + "the proof " + "b " * 100
     cut = fitted(text, 40, marker=lambda said: (said.index("the proof"), said.index("the proof") + 9))
     assert "the proof" in cut
+
+
+def test_long_paths_give_way_first() -> None:
+    cut = fitted(
+        "Killed /user.slice/user-1001.slice/user@1001.service/app.slice/x.service due to memory pressure", 80
+    )
+    assert cut.startswith("Killed /user.slice/us")
+    assert cut.endswith("due to memory pressure")
 
 
 def test_figures_and_quotes_of_the_summary_count() -> None:

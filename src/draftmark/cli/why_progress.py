@@ -49,22 +49,33 @@ class WhyProgress:
         self._now = (what, done, total)
         with self._lock:
             if self._bar is not None and self._task is not None:
-                self._bar.update(self._task, description=what, completed=done, total=total)
+                self._bar.update(
+                    self._task, description=what, completed=done, total=total, amount=_amount(done, total)
+                )
 
     def _begin(self) -> None:
-        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
         what, done, total = self._now
         columns = (
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
-            DownloadColumn(),
+            TextColumn("{task.fields[amount]}", markup=False),
             TimeElapsedColumn(),
         )
         bar = Progress(*columns, console=self._console, transient=True)
         with self._lock:
             if self._timer.finished.is_set():  # it ended in the meantime
                 return
-            self._task = bar.add_task(what, completed=done, total=total)
+            self._task = bar.add_task(what, completed=done, total=total, amount=_amount(done, total))
             bar.start()
             self._bar = bar
+
+
+def _amount(done: int, total: int | None) -> str:
+    """`1.2 GB of 3.0 GB`; empty where nothing is counted."""
+    from rich.filesize import decimal
+
+    if not done:
+        return ""
+    return decimal(done) if total is None else f"{decimal(done)} of {decimal(total)}"

@@ -99,7 +99,7 @@ def _sections(verdict: Verdict, pen: Pen, most: int) -> list[_Section]:
 
 def _evidence(verdict: Verdict, pen: Pen, most: int) -> list[Entry]:
     quoted = said_in(verdict.summary)
-    return _proofs([(item, "") for item in verdict.evidence[:MOST_LINES]], pen, quoted, lines=2 if most > 1 else 1)
+    return _proofs([(item, "") for item in verdict.evidence[:MOST_LINES]], pen, quoted, lines=most)
 
 
 def _consequences(verdict: Verdict, pen: Pen) -> list[Entry]:

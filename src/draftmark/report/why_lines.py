@@ -25,10 +25,13 @@ _TELLING = re.compile(f"(?P<strong>{'|'.join(_STRONG)})|(?P<weak>{_WEAK})", re.I
 Marker = Callable[[str], "tuple[int, int] | None"]
 """Where in a line the proof is, if the tables of signs know it."""
 
+_Span = tuple[int, int, int]
 _PROOF = 16
 _WEIGHT = {"strong": 4, "weak": 1}
 _SAID = re.compile(r"'([^']{4,})'|`([^`]{4,})`|\b(\d[\d.,_]*\d)\b")
-_CLOCK = re.compile(r"\d{1,2}:\d{2}:\d{2}(?:[.,]\d{1,3})?")
+_CLOCK = re.compile(r"\d{1,2}:\d{2}:\d{2}")
+_LONG_WORD = re.compile(r"\S{36,}")
+_HEAD, _TAIL = 14, 18
 _STAMP_WITHIN = 80
 """Characters: a stamp further in belongs to the message."""
 
@@ -88,11 +91,23 @@ def fitted(text: str, room: int, *, quoted: Iterable[str] = (), marker: Marker =
     """
     if cell_len(text) <= room:
         return text
+    text = _LONG_WORD.sub(lambda word: _squeezed(word[0], quoted, more), text)
+    if cell_len(text) <= room:
+        return text
     # A wide character takes two cells; to be on the safe side each may.
     wide = cell_len(text) != len(text)
     room = max(len(more), (room - 2 * cell_len(more)) // 2 if wide else room)
-    spans = _telling(text, quoted, marker)
-    start = _best_start(text, spans, room - 2 * len(more))
+    return _best(text, _telling(text, quoted, marker), room, more)
+
+
+def _best(text: str, spans: list[_Span], room: int, more: str) -> str:
+    """One window, or head and tail: whichever has more of what tells; the ends of a line if they have as much."""
+    head = (room - len(more)) * 2 // 5
+    tail = len(text) - (room - len(more) - head)
+    ends = sum(w for a, b, w in spans if b <= head or a >= tail or (b - a > room and (a < head or b > tail)))
+    start, weight = _window(text, spans, room - 2 * len(more))
+    if ends >= weight:
+        return f"{text[:head]}{more}{text[tail:]}"
     if start + room >= len(text):
         return more + text[len(text) - room + len(more) :]
     if start <= len(more):
@@ -100,7 +115,14 @@ def fitted(text: str, room: int, *, quoted: Iterable[str] = (), marker: Marker =
     return more + text[start : start + room - 2 * len(more)] + more
 
 
-def _telling(text: str, quoted: Iterable[str], marker: Marker) -> list[tuple[int, int, int]]:
+def _squeezed(word: str, quoted: Iterable[str], more: str) -> str:
+    """A path, an address, a hash: its ends tell what it is. A word that tells of a failure is left whole."""
+    if _TELLING.search(word) or any(said in word for said in quoted if 4 <= len(said) <= _HEAD):
+        return word
+    return f"{word[:_HEAD]}{more}{word[-_TAIL:]}"
+
+
+def _telling(text: str, quoted: Iterable[str], marker: Marker) -> list[_Span]:
     """Start, end and weight of what must stay in view."""
     spans = [(*match.span(), _WEIGHT[match.lastgroup or "weak"]) for match in _TELLING.finditer(text)]
     for word in quoted:
@@ -112,8 +134,8 @@ def _telling(text: str, quoted: Iterable[str], marker: Marker) -> list[tuple[int
     return sorted(spans)
 
 
-def _best_start(text: str, spans: list[tuple[int, int, int]], room: int) -> int:
-    """Where to begin, so that the spans wholly in view weigh most; as far left as that allows."""
+def _window(text: str, spans: list[_Span], room: int) -> tuple[int, int]:
+    """Where to begin, so that the spans in view weigh most; as far left as that allows. And their weight."""
     best, start = 0, 0
     for begin, _, _ in [(0, 0, 0), *spans]:
         # Some of what stands before it, to be understood.
@@ -121,4 +143,4 @@ def _best_start(text: str, spans: list[tuple[int, int, int]], room: int) -> int:
         weight = sum(w for a, b, w in spans if a >= first and min(b, a + room // 2) <= first + room)
         if weight > best:
             best, start = weight, first
-    return min(start, max(0, len(text) - room))
+    return min(start, max(0, len(text) - room)), best

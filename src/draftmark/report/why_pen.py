@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len, chop_cells, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
@@ -62,12 +62,13 @@ class Pen:
         ]
 
     def lines(self, lead: Text, text: str, most: int, quoted: tuple[str, ...]) -> Entry:
-        """A log line on at most so many lines, the telling part kept."""
+        """A log line on at most so many lines, the telling part kept: a longer one is broken as a terminal does."""
         whole = self.paragraph(lead, text, most + 1)
         if len(whole) <= most:
             return whole
-        room = self.width - cell_len(lead.plain)
-        return self.paragraph(lead, self.line(text, most * room - room // 4, quoted), most)
+        indent = cell_len(lead.plain)
+        parts = chop_cells(self.line(text, most * (self.width - indent) - most, quoted), self.width - indent)
+        return [Text.assemble(" " * indent if place else lead, part) for place, part in enumerate(parts)]
 
     def command(self, command: str) -> Text:
         """A command, left whole, so that it can be copied."""
