@@ -27,14 +27,15 @@ _SYSLOG_TAIL = re.compile(r" ([\w.:@%-]{1,255}) (\(?[^\s\[\]()]{1,128}?\)?)(?:\[
 _CRI = re.compile(r" (stdout|stderr) ([FP])(?::\S{0,64})?(?: |$)")
 _LOGGER_TAIL = re.compile(r" - ([\w.:/<>-]{1,120}) - ([A-Z]{3,8}) - ")
 _LEVEL_TAIL = re.compile(
-    r"[ \t|]{1,8}[\[(]?(TRACE|DEBUG|INFO|NOTICE|WARNING|WARN|ERROR|CRITICAL|FATAL)[\])]?"
+    r"[ \t|]{1,8}(?!\w{4,8} (?:\d{4}-)?\d\d-\d\d \d\d:)"  # a logger's date after the level: not this layer
+    r"[\[(]?(TRACE|DEBUG|INFO|NOTICE|WARNING|WARN|ERROR|CRITICAL|FATAL)[\])]?"
     r"(?: {0,8}\| ?| ?: {0,8}| {1,8}|\t{1,2}|$)"
 )
 
 
 def name_unit(text: str, head: Head) -> None:
     """Systemd's own lines are about a unit, which their text names."""
-    if head.ident == "systemd" and not head.unit and (match := _UNIT.match(text)):
+    if not head.unit and (head.ident == "systemd" or head.ident[:1] == "(") and (match := _UNIT.match(text)):
         head.unit = match[1]
 
 
@@ -49,7 +50,7 @@ def syslog_tail(line: str, at: int, head: Head, *, sure: bool) -> int:
             ident = "systemd"
         elif not head.unit:
             head.unit = ident
-    head.writer(ident.strip("()"), pid, host)
+    head.writer(ident, pid, host)
     return match.end()
 
 
@@ -57,7 +58,8 @@ def _iso(match: re.Match[str], head: Head) -> int:
     seconds, digits, zone = epoch(match[1]), match[2], match[3]
     if seconds is None:
         return -1
-    head.wall(seconds + fraction(digits) - zone_offset(zone), match[0])
+    moment = seconds + fraction(digits) - zone_offset(zone) if digits or zone else seconds
+    head.wall(moment, match[0])
     line, at = match.string, match.end()
     if at == len(line):
         return at

@@ -39,7 +39,7 @@ def printable(line: str, width: int) -> str:
 def parts(line: str) -> list[str]:
     """The pieces between carriage returns that hold something; a record after a progress bar is one of its own."""
     pieces = ([piece for piece in line.split("\r") if piece] or [""]) if "\r" in line else [line]
-    if "]" not in line or ("/s" not in line and "/it" not in line and "| " not in line):
+    if "%|" not in line and "it/s" not in line and "s/it" not in line:
         return pieces
     split: list[str] = []
     for piece in pieces:

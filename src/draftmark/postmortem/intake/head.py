@@ -40,44 +40,27 @@ class Head:
         dated: Epoch seconds of a date that was written with its year, wherever it stood.
     """
 
-    __slots__ = (
-        "actor",
-        "calendar",
-        "clock",
-        "dated",
-        "fields",
-        "host",
-        "ident",
-        "level",
-        "partial",
-        "pid",
-        "stamp",
-        "stream",
-        "time",
-        "unit",
-    )
+    time: float | None = None
+    clock = ""
+    stamp: str | None = None
+    dated: float | None = None
+    ident = ""
+    actor = ""
+    pid: int | None = None
+    level = ""
+    unit = ""
+    host = ""
+    stream = ""
+    partial = False
+    fields: Mapping[str, str] = NO_FIELDS
 
     def __init__(self, calendar: Calendar) -> None:
         self.calendar = calendar
-        self.time: float | None = None
-        self.clock = ""
-        self.stamp: str | None = None
-        self.dated: float | None = None
-        self.ident = ""
-        self.actor = ""
-        self.pid: int | None = None
-        self.level = ""
-        self.unit = ""
-        self.host = ""
-        self.fields: Mapping[str, str] = NO_FIELDS
-        self.stream = ""
-        self.partial = False
 
     def copy(self) -> Head:
         """For the further lines of one record."""
         other = Head(self.calendar)
-        for name in self.__slots__:
-            setattr(other, name, getattr(self, name))
+        other.__dict__.update(self.__dict__)
         return other
 
     def wall(self, moment: float | None, stamp: str, *, dated: bool = True) -> None:

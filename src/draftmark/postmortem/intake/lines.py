@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from statistics import median_low
 
 from draftmark.postmortem.intake.carriers import name_unit
@@ -12,12 +12,13 @@ from draftmark.postmortem.intake.clock import Calendar
 from draftmark.postmortem.intake.entries import Entry
 from draftmark.postmortem.intake.head import Head
 from draftmark.postmortem.intake.limits import Hints, Limits
-from draftmark.postmortem.intake.peel import Carrier, looks_like, peel
+from draftmark.postmortem.intake.peel import AMBIGUOUS, Layers, looks_like, peel
 from draftmark.postmortem.intake.structured import entry_texts, is_logfmt, logfmt, record
 from draftmark.postmortem.model import Line
 
 NumberedLines = Sequence[tuple[int, str]]
 
+_RECORD_STARTS = frozenset("{tl")
 _RECORDS_DEEP = 3
 _JOINED_CHARS = 1 << 18
 _SAMPLE = 100
@@ -35,83 +36,81 @@ class LineReader:
         limits: Widths.
     """
 
-    def __init__(self, name: str, calendar: Calendar, ambiguous: Carrier, hints: Hints, limits: Limits) -> None:
+    def __init__(self, name: str, calendar: Calendar, ambiguous: Layers, hints: Hints, limits: Limits) -> None:
         self.name = name
         self.dates: list[float] = []
         self._calendar = calendar
         self._ambiguous = ambiguous
         self._hints = hints.literals
         self._limits = limits
+        self._width = limits.line_chars
         self._cut: dict[str, tuple[int, str, Head, str]] = {}  # per stream: number, raw, head, text so far
+        self._out: list[Line] = []
 
-    def read(self, lines: Iterable[tuple[int, str]]) -> Iterator[Line]:
+    def read(self, lines: Iterable[tuple[int, str]]) -> tuple[Line, ...]:
         """Every `Line` of the numbered raw lines."""
         for number, raw in lines:
-            yield from self._feed(number, raw)
-        for number, raw, head, text in self._cut.values():
-            yield from self._finished(number, raw, head, text)
+            for piece in parts(clean(raw)):
+                self._piece(number, piece, piece, Head(self._calendar), 0)
+        return self._all()
 
-    def read_entries(self, entries: Iterable[Entry]) -> Iterator[Line]:
+    def read_entries(self, entries: Iterable[Entry]) -> tuple[Line, ...]:
         """Every `Line` of records that were parsed already."""
         for number, raw, entry in entries:
             head = Head(self._calendar)
             texts = entry_texts(entry, head)
             if texts is not None:
-                yield from self._texts(number, clean(raw), texts, head, 0)
+                self._texts(number, clean(raw), texts, head, 0)
+        return self._all()
 
-    def _feed(self, number: int, raw: str) -> Iterator[Line]:
-        for piece in parts(clean(raw)):
-            yield from self._piece(number, piece, piece, Head(self._calendar), 0)
+    def _all(self) -> tuple[Line, ...]:
+        for number, raw, head, text in self._cut.values():
+            self._finished(number, raw, head, text)
+        out, self._out, self._cut = self._out, [], {}
+        return tuple(out)
 
-    def _piece(self, number: int, raw: str, text: str, head: Head, depth: int) -> Iterator[Line]:
+    def _piece(self, number: int, raw: str, text: str, head: Head, depth: int) -> None:
         at = peel(text, head, self._ambiguous)
         rest = text[at:] if at else text
-        if depth < _RECORDS_DEEP and (texts := self._record(rest, head)) is not None:
-            yield from self._texts(number, raw, texts, head, depth)
-            return
-        if head.stream and (head.partial or head.stream in self._cut):
-            yield from self._join(number, raw, head, rest)
+        if rest[:1] in _RECORD_STARTS and depth < _RECORDS_DEEP and (texts := _record(rest, head)) is not None:
+            self._texts(number, raw, texts, head, depth)
+        elif head.stream and (head.partial or head.stream in self._cut):
+            self._join(number, raw, head, rest)
         else:
-            yield from self._finished(number, raw, head, rest)
+            self._finished(number, raw, head, rest)
 
-    def _texts(self, number: int, raw: str, texts: list[str], head: Head, depth: int) -> Iterator[Line]:
+    def _texts(self, number: int, raw: str, texts: list[str], head: Head, depth: int) -> None:
+        """The texts of one record, each with what the record says of itself."""
         for inner in texts:
             for part in parts(clean(inner)):
-                yield from self._piece(number, raw, part, head.copy(), depth + 1)
+                self._piece(number, raw, part, head.copy(), depth + 1)
 
-    @staticmethod
-    def _record(text: str, head: Head) -> list[str] | None:
-        if text[:1] == "{" and text.rstrip()[-1:] == "}":
-            return record(text, head)
-        if text[:1] in "tl" and is_logfmt(text):
-            flat = logfmt(text, head)
-            return None if flat is None else flat.split("\n")
-        return None
-
-    def _join(self, number: int, raw: str, head: Head, text: str) -> Iterator[Line]:
+    def _join(self, number: int, raw: str, head: Head, text: str) -> None:
+        """A runtime cuts long lines: what it cut is put together again."""
         number, raw, first, before = self._cut.pop(head.stream, (number, raw, head, ""))
         whole = before + text
         if head.partial and len(whole) < _JOINED_CHARS:
             self._cut[head.stream] = (number, raw, first, whole)
         else:
-            yield from self._finished(number, raw, first, whole)
+            self._finished(number, raw, first, whole)
 
-    def _finished(self, number: int, raw: str, head: Head, text: str) -> Iterator[Line]:
+    def _finished(self, number: int, raw: str, head: Head, text: str) -> None:
         if head.dated is not None:
             self.dates.append(head.dated)
-        if head.ident == "systemd":
+        if head.ident:
             name_unit(text, head)
         if not head.actor and " rank=" in text[-12:] and (match := _RANK_AT_END.search(text[-16:])):
             head.act(f"rank{match[1]}")
-        width = self._limits.line_chars
-        if len(text) <= width:
-            yield self._line(number, self._shown(raw), head, text)
+        raw = self._shown(raw)
+        if len(text) <= self._width:
+            self._add(number, raw, head, text)
             return
-        yield self._line(number, self._shown(raw), head, text[:width])
-        for window in windows(text, width, self._hints, width):
-            yield self._line(number, printable(window, self._limits.raw_chars), head, window)
+        self._add(number, raw, head, text[: self._width])
+        for window in windows(text, self._width, self._hints, self._width):
+            self._add(number, printable(window, self._limits.raw_chars), head, window)
 
     def _shown(self, raw: str) -> str:
+        """The start of a raw line, and of a long one that has its first hint later, what surrounds that."""
         width = self._limits.raw_chars
         if len(raw) > width and not any(hint in raw[:width] for hint in self._hints):
             first = min((at for hint in self._hints if (at := raw.find(hint, width - 200)) >= 0), default=-1)
@@ -119,23 +118,35 @@ class LineReader:
                 raw = f"{raw[:200]} … {raw[max(first - 200, 200) : first + width - 500]}"
         return printable(raw, width)
 
-    def _line(self, number: int, raw: str, head: Head, text: str) -> Line:
-        return Line(
-            self.name,
-            number,
-            text,
-            raw,
-            head.time,
-            head.clock,
-            head.stamp,
-            head.ident,
-            head.actor,
-            head.pid,
-            head.level,
-            head.unit,
-            head.host,
-            head.fields,
+    def _add(self, number: int, raw: str, head: Head, text: str) -> None:
+        self._out.append(
+            Line(
+                self.name,
+                number,
+                text,
+                raw,
+                head.time,
+                head.clock,
+                head.stamp,
+                head.ident,
+                head.actor,
+                head.pid,
+                head.level,
+                head.unit,
+                head.host,
+                head.fields,
+            )
         )
+
+
+def _record(text: str, head: Head) -> list[str] | None:
+    """The texts of a JSON or logfmt record; None when it is none."""
+    if text[0] == "{":
+        return record(text, head) if text.rstrip()[-1:] == "}" else None
+    if is_logfmt(text):
+        flat = logfmt(text, head)
+        return None if flat is None else flat.split("\n")
+    return None
 
 
 def windows(text: str, start: int, hints: tuple[str, ...], width: int) -> list[str]:
@@ -161,10 +172,10 @@ def sample(lines: NumberedLines) -> NumberedLines:
     return lines if len(lines) <= 2 * _SAMPLE else [*lines[:_SAMPLE], *lines[-_SAMPLE:]]
 
 
-def carriers_of(lines: NumberedLines, calendar: Calendar) -> Carrier:
+def carriers_of(lines: NumberedLines, calendar: Calendar) -> Layers:
     """The ambiguous carriers that most of the lines have."""
-    counts = dict.fromkeys((Carrier.COMPOSE, Carrier.STERN, Carrier.TASK), 0)
-    names: set[str] = set()
+    counts = dict.fromkeys(AMBIGUOUS, 0)
+    pods: set[str] = set()
     total = 0
     for _, raw in sample(lines):
         text = clean(raw)[:1000]
@@ -173,22 +184,18 @@ def carriers_of(lines: NumberedLines, calendar: Calendar) -> Carrier:
             continue
         total += 1
         found = looks_like(rest)
-        names.update(rest.split(" ", 1)[:1] if Carrier.STERN in found else ())
-        for carrier in counts:
-            counts[carrier] += carrier in found
-    result = Carrier.NONE
-    for carrier, count in counts.items():
-        if total >= 3 and count >= 0.6 * total and (carrier is not Carrier.STERN or len(names) <= 16):
-            result |= carrier
-    return result
+        pods.update(rest.split(" ", 1)[:1] if "stern" in found else ())
+        for carrier in found:
+            counts[carrier] += 1
+    common = [name for name, count in counts.items() if total >= 3 and count >= 0.6 * total]
+    return tuple(AMBIGUOUS[name] for name in common if name != "stern" or len(pods) <= 16)
 
 
 def anchor_of(sources: Iterable[NumberedLines], hints: Hints, limits: Limits) -> float | None:
     """A moment that some line of the sources was dated with in full: what other lines' years are guessed by."""
     dates: list[float] = []
     for lines in sources:
-        reader = LineReader("", Calendar(), Carrier.NONE, hints, limits)
-        for _ in reader.read(sample(lines)):
-            pass
+        reader = LineReader("", Calendar(), (), hints, limits)
+        reader.read(sample(lines))
         dates.extend(reader.dates)
     return median_low(dates) if dates else None

@@ -13,30 +13,34 @@ _WORD = r"(TRACE|DEBUG|INFO|NOTICE|WARNING|WARN|ERROR|CRITICAL|FATAL)"
 
 
 def _bracket_date(match: re.Match[str], head: Head) -> int:
-    seconds = epoch(match[1])
+    stamp, digits, zone, actor = match.groups()
+    seconds: float | None = epoch(stamp)
     if seconds is None:
         return -1
-    stamp = match[1] + (match[2] or "") + (match[3] or "")
-    head.wall(seconds + fraction(match[2]) - zone_offset(match[3] and match[3].strip()), stamp)
-    if match[4]:
-        head.act(match[4][1:])
+    if digits or zone:
+        seconds += fraction(digits) - zone_offset(zone and zone.strip())
+        stamp += (digits or "") + (zone or "")
+    head.wall(seconds, stamp)
+    if actor:
+        head.act(actor[1:])
     return match.end()
 
 
-def _yearless(head: Head, month: str, day: str, hms: str, digits: str | None) -> None:
-    seconds = head.calendar.yearless(int(month) if 1 <= int(month) <= 12 else None, int(day), hms)
+def _date(head: Head, year: str | None, day: tuple[str, str], hms: str, digits: str | None) -> None:
+    """A date that may leave out its year."""
+    month, number = day
+    stamp = f"{year or ''}{month}-{number} {hms}{digits or ''}"
+    if year:
+        seconds = epoch(f"{year[:4]}-{month:0>2}-{number} {hms}")
+    else:
+        seconds = head.calendar.yearless(int(month) if 1 <= int(month) <= 12 else None, int(number), hms)
     if seconds is not None:
-        head.wall(seconds + fraction(digits), f"{month}-{day} {hms}{digits or ''}", dated=False)
+        head.wall(seconds + fraction(digits), stamp, dated=bool(year))
 
 
 def _vllm(match: re.Match[str], head: Head) -> int:
     head.level = LEVELS[match[1]]
-    if match[2]:
-        seconds = epoch(f"{match[2]}{match[3]}-{match[4]} {match[5]}")
-        if seconds is not None:
-            head.wall(seconds + fraction(match[6]), f"{match[2]}{match[3]}-{match[4]} {match[5]}{match[6] or ''}")
-    else:
-        _yearless(head, match[3], match[4], match[5], match[6])
+    _date(head, match[2], (match[3], match[4]), match[5], match[6])
     return match.end()
 
 
@@ -57,7 +61,7 @@ def _rank(match: re.Match[str], head: Head) -> int:
 
 def _glog(match: re.Match[str], head: Head) -> int:
     head.level = LEVELS[match[1]]
-    _yearless(head, match[2], match[3], match[4], match[5])
+    _date(head, match[2], (match[3], match[4]), match[5], match[6])
     return match.end()
 
 
@@ -133,7 +137,7 @@ RAYLET: Layer = (
 RANK: Layer = (re.compile(r"\[([Rr]ank ?|default_?|trainer_?)(\d{1,6})\]:(?: |$)?"), _rank)
 C10D: Layer = (
     re.compile(
-        r"\[([EWIFV])(\d{1,2})(\d\d) "
+        r"\[([EWIFV])(20\d\d(?=\d{4}))?(\d{1,2})(\d\d) "
         + _HMS
         + r"(\.\d{1,9})?(?: {1,8}\d{1,10})? [^\[\]\s]{1,200}:\d{1,6}\](?: |$)?"
     ),
@@ -141,7 +145,8 @@ C10D: Layer = (
 )
 GLOG: Layer = (
     re.compile(
-        r"([EWIF])(\d\d)(\d\d) " + _HMS + r"(\.\d{1,9})?(?: {1,8}\d{1,10}){1,2} [^\[\]\s]{1,200}:\d{1,6}\](?: |$)?"
+        r"([EWIF])(20\d\d)?(\d\d)(\d\d) " + _HMS + r"(\.\d{1,9})?(?: {1,8}\d{1,10}){1,2} "
+        r"[^\[\]\s]{1,200}:\d{1,6}\](?: |$)?"
     ),
     _glog,
 )

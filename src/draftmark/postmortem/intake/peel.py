@@ -2,38 +2,35 @@
 
 from __future__ import annotations
 
-from enum import Flag, auto
-
 from draftmark.postmortem.intake import carriers as c
 from draftmark.postmortem.intake import loggers as g
 from draftmark.postmortem.intake.carriers import Layer
 from draftmark.postmortem.intake.head import Head
 
 MAX_LAYERS = 10
+Layers = tuple[Layer, ...]
+
+_DIGIT: Layers = (c.ISO, g.LLAMA, c.UNIX, c.MONTH_FIRST, c.KERNEL_RECORD)
+_BRACKET_DIGIT: Layers = (g.BRACKET_DATE, c.KERNEL_SECONDS, g.AMERICAN, c.MPI)
+_BRACKET_BLANK: Layers = (c.KERNEL_SECONDS, c.KERNEL_DELTA)
+_BRACKET_WORD: Layers = (
+    *(g.RANK, g.C10D, c.KERNEL_DATE, g.TENSORRT, c.KUBECTL, g.BRACKET_WORD, c.KERNEL_MINUTE, g.GIN),
+)
+_ANGLE: Layers = (c.RFC5424, c.PRIORITY)
+_ROUND: Layers = (g.PROCESS, g.RAYLET)
+_LEVEL: Layers = (g.VLLM, g.UVICORN, g.BASIC)
+_GLOG: Layers = (g.GLOG,)
+_DATE: Layers = (c.MONTH_FIRST, c.WEEKDAY_ISO)
+_FACILITY: Layers = (c.KERNEL_FACILITY,)
+_NAMED: Layers = (g.NCCL, c.COMPOSE)
+_LEVELS = frozenset(("TRA", "DEB", "INF", "NOT", "WAR", "ERR", "CRI", "FAT"))
+_FACILITIES = frozenset(("ker", "use", "dae", "sys", "aut", "loc"))
+
+AMBIGUOUS = {"compose": c.COMPOSE_ANY, "task": c.TASK, "stern": c.STERN}
+"""Prefixes that look like ordinary text: they count as such only where most lines of a source have them."""
 
 
-class Carrier(Flag):
-    """Prefixes that look like ordinary text: they count as such only where most lines of a source have them."""
-
-    NONE = 0
-    COMPOSE = auto()
-    STERN = auto()
-    TASK = auto()
-
-
-_DIGIT = (c.ISO, g.LLAMA, c.UNIX, c.MONTH_FIRST, c.KERNEL_RECORD)
-_BLANK = (c.MONTH_FIRST,)
-_BRACKET_DIGIT = (g.BRACKET_DATE, c.KERNEL_SECONDS, g.AMERICAN, c.MPI)
-_BRACKET_BLANK = (c.KERNEL_SECONDS, c.KERNEL_DELTA)
-_BRACKET_WORD = (g.RANK, g.C10D, c.KERNEL_DATE, g.TENSORRT, c.KUBECTL, g.BRACKET_WORD, c.KERNEL_MINUTE, g.GIN)
-_ANGLE = (c.RFC5424, c.PRIORITY)
-_ROUND = (g.PROCESS, g.RAYLET)
-_CAPITAL = (g.VLLM, g.UVICORN, g.BASIC, g.GLOG, c.MONTH_FIRST, c.WEEKDAY_ISO)
-_LETTER = (c.MONTH_FIRST, c.WEEKDAY_ISO, c.KERNEL_FACILITY)
-_NAMED = (g.NCCL, c.COMPOSE)
-
-
-def _layers(text: str, at: int) -> tuple[Layer, ...]:
+def _layers(text: str, at: int) -> Layers:
     """The layers that may start here, by the first characters."""
     first = text[at]
     if "0" <= first <= "9":
@@ -48,53 +45,44 @@ def _layers(text: str, at: int) -> tuple[Layer, ...]:
     if first == "<":
         return _ANGLE
     if first == " ":
-        return _BLANK if text[at + 1 : at + 2].isdigit() or text[at + 2 : at + 3].isdigit() else ()
-    if "A" <= first <= "Z":
-        return _CAPITAL
-    return _LETTER if first.isalpha() else ()
+        return _DATE if text[at + 1 : at + 3].strip()[:1].isdigit() else ()
+    return _word_layers(text, at, first) if first.isalpha() else ()
 
 
-def peel(text: str, head: Head, ambiguous: Carrier = Carrier.NONE) -> int:
+def _word_layers(text: str, at: int, first: str) -> Layers:
+    start = text[at : at + 3]
+    if start in _LEVELS:
+        return _LEVEL
+    if first in "EWIF" and start[1:2].isdigit():
+        return _GLOG
+    if start in _FACILITIES:
+        return _FACILITY
+    blank = text.find(" ", at, at + 14)
+    return _DATE if blank > 0 and text[blank + 1 : blank + 3].strip()[:1].isdigit() else ()
+
+
+def peel(text: str, head: Head, ambiguous: Layers = ()) -> int:
     """Where the text itself starts; what the prefixes say is noted in `head`."""
     at, end = 0, len(text)
+    named: Layers = _NAMED if "|" in text or "NCCL " in text else ()
     for _ in range(MAX_LAYERS):
         if at >= end:
-            break
-        after = _step(text, at, head, ambiguous)
-        if after <= at:
-            break
-        at = after
+            return end
+        for pattern, note in _layers(text, at) + named + ambiguous:
+            match = pattern.match(text, at)
+            if match and (after := note(match, head)) > at:
+                at = after
+                break
+        else:
+            return at
     return min(at, end)
 
 
-def _step(text: str, at: int, head: Head, ambiguous: Carrier) -> int:
-    for pattern, note in _layers(text, at):
-        if (match := pattern.match(text, at)) and (after := note(match, head)) > at:
-            return after
-    window = text[at : at + 120]
-    if "NCCL " in window or "|" in window:
-        for pattern, note in _NAMED:
-            if (match := pattern.match(text, at)) and (after := note(match, head)) > at:
-                return after
-    return _ambiguous(text, at, head, ambiguous) if ambiguous else -1
-
-
-_AMBIGUOUS = ((Carrier.COMPOSE, c.COMPOSE_ANY), (Carrier.TASK, c.TASK), (Carrier.STERN, c.STERN))
-
-
-def _ambiguous(text: str, at: int, head: Head, allowed: Carrier) -> int:
-    for carrier, (pattern, note) in _AMBIGUOUS:
-        if carrier in allowed and (match := pattern.match(text, at)):
-            return note(match, head)
-    return -1
-
-
-def looks_like(text: str) -> Carrier:
+def looks_like(text: str) -> set[str]:
     """Which of the ambiguous carriers a line could be from."""
-    found = Carrier.NONE
-    for carrier, (pattern, _) in _AMBIGUOUS:
-        if match := pattern.match(text):
-            stern = carrier is Carrier.STERN
-            if not stern or ("-" in match[1] and any(map(str.isdigit, match[1]))):
-                found |= carrier
+    found = set()
+    for name, (pattern, _) in AMBIGUOUS.items():
+        match = pattern.match(text)
+        if match and (name != "stern" or ("-" in match[1] and any(map(str.isdigit, match[1])))):
+            found.add(name)
     return found

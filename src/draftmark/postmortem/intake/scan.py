@@ -44,12 +44,14 @@ def scan(blocks: Iterable[bytes], hints: Hints, limits: Limits) -> Scanned:
     data = b"".join(start)
     if data.count(b"\n") > limits.whole_lines:
         return _selected(data, blocks, hints, limits)
-    pieces = data.split(b"\n")
-    if not pieces[-1]:
-        pieces.pop()
+    texts = data.decode("utf-8", "replace").split("\n")
+    if not texts[-1]:
+        texts.pop()
+    if max(map(len, texts), default=0) <= _LINE_BYTES:
+        return Scanned(tuple(enumerate(texts, 1)), len(texts), size, data)
     literals = literals_of(hints)
-    lines = tuple((number, text) for number, line in enumerate(pieces, 1) for text in decoded(line, literals))
-    return Scanned(lines, len(pieces), size, data)
+    lines = tuple((number, piece) for number, text in enumerate(texts, 1) for piece in _pieces(text, literals))
+    return Scanned(lines, len(texts), size, data)
 
 
 def _selected(start: bytes, rest: Iterable[bytes], hints: Hints, limits: Limits) -> Scanned:
@@ -73,13 +75,17 @@ def literals_of(hints: Hints) -> tuple[bytes, ...]:
     return tuple(dict.fromkeys(word for word in words if b"\n" not in word))
 
 
-def decoded(line: bytes, literals: tuple[bytes, ...]) -> list[str]:
-    """A line as text, in pieces where it is too long: its start, what surrounds the hints in it, its end."""
-    return [piece.decode("utf-8", "replace") for piece in clipped(line, literals)]
+def _pieces(text: str, literals: tuple[bytes, ...]) -> list[str]:
+    if len(text) <= _LINE_BYTES:
+        return [text]
+    return [piece.decode("utf-8", "replace") for piece in clipped(text.encode(), literals)]
 
 
 def clipped(line: bytes, literals: tuple[bytes, ...]) -> list[bytes]:
-    """As `decoded`, in bytes. A JSON record is left whole up to a larger size, for it cannot be read in pieces."""
+    """A line, in pieces where it is too long: its start, what surrounds the hints in it, its end.
+
+    A JSON record is left whole up to a larger size, for it cannot be read in pieces.
+    """
     if len(line) <= _LINE_BYTES or (len(line) <= _RECORD_BYTES and b'{"' in line[:200]):
         return [line]
     middle = surroundings(line, _PIECE, len(line) - _PIECE, literals)

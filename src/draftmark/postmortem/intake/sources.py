@@ -144,7 +144,7 @@ def _source(raw: Raw, calendar: Calendar, hints: Hints, limits: Limits) -> Sourc
     lines: tuple[Line, ...]
     if raw.kind is Kind.LOG:
         reader = LineReader(raw.name, calendar, carriers_of(scanned.lines, calendar), hints, limits)
-        lines = tuple(reader.read_entries(raw.entries) if raw.entries else reader.read(scanned.lines))
+        lines = reader.read_entries(raw.entries) if raw.entries else reader.read(scanned.lines)
     elif raw.kind is Kind.UNUSABLE:
         lines = ()
     else:
