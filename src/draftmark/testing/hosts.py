@@ -1,11 +1,19 @@
-"""A host that exists on paper: commands answered from a script, files from a dictionary."""
+"""Hosts that exist on paper: commands answered from a script, a journal from entries, files from a dictionary."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
 
 from draftmark.ports import Completed
+
+_UNIT_FIELDS = {
+    "--unit": ("UNIT", "_SYSTEMD_UNIT", "COREDUMP_UNIT", "OBJECT_SYSTEMD_UNIT"),
+    "--user-unit": ("USER_UNIT", "_SYSTEMD_USER_UNIT"),
+}
 
 NOT_INSTALLED = Completed(None, stderr="No such file or directory", missing=True)
 
@@ -103,3 +111,86 @@ class ScriptedStream:
         said = self._said
         cut = self._at < len(said.stdout)
         return Completed(-9 if cut else said.status, b"", said.stderr, cut, said.timed_out, said.missing)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry of a journal.
+
+    Attributes:
+        time_s: Seconds since the epoch.
+        fields: Journal fields, MESSAGE among them.
+    """
+
+    time_s: float
+    fields: Mapping[str, str]
+
+    def json(self) -> bytes:
+        """As journalctl writes it."""
+        return json.dumps({"__REALTIME_TIMESTAMP": str(round(self.time_s * 1e6)), **self.fields}).encode() + b"\n"
+
+
+class JournalHost(ScriptedHost):
+    """A scripted host that has a journal, which it filters by unit, match and time as journalctl does.
+
+    Args:
+        entries: The journal, in any order.
+        answers: Of the other commands, and of journalctl where a pattern fits.
+        files: As for ScriptedHost.
+        name: Host name.
+        is_root: Whether commands run as root.
+        hint: What journalctl says of what this user may not see.
+    """
+
+    def __init__(
+        self,
+        entries: Sequence[Entry],
+        answers: Mapping[str, Completed | bytes | str] = MappingProxyType({}),
+        files: Mapping[str, bytes | OSError] | None = None,
+        *,
+        name: str = "gpu1",
+        is_root: bool = True,
+        hint: str = "",
+    ) -> None:
+        super().__init__(answers, files, name=name, is_root=is_root)
+        self._entries = sorted(entries, key=lambda entry: entry.time_s)
+        self._hint = hint
+
+    def _answer(self, argv: Sequence[str]) -> Completed:
+        said = super()._answer(argv)
+        if argv[0] != "journalctl" or said is not NOT_INSTALLED:
+            return said
+        json_wanted = "--output=json" in argv
+        found = [entry for entry in self._entries if _selects(argv, entry)]
+        if "--reverse" in argv:
+            found.reverse()
+        lines = [e.json() if json_wanted else f"{e.time_s:.6f} {e.fields['MESSAGE']}\n".encode() for e in found]
+        if "--lines=1" in argv:
+            lines = lines[-1:]
+        quiet = json_wanted or "--quiet" in argv
+        return Completed(0, b"".join(lines), "" if quiet else self._hint)
+
+
+def _selects(argv: Sequence[str], entry: Entry) -> bool:
+    """Whether journalctl would show the entry: alternatives between `+`, all of the words within one."""
+    alternatives: list[list[tuple[str, str]]] = [[]]
+    units: list[tuple[str, str]] = []
+    for word in argv[1:]:
+        key, _, value = word.partition("=")
+        if (key == "--since" and entry.time_s < _at(value)) or (key == "--until" and entry.time_s > _at(value)):
+            return False
+        if word == "+":
+            alternatives.append([])
+        elif key in _UNIT_FIELDS:
+            units += [(field, value) for field in _UNIT_FIELDS[key]]
+        elif not word.startswith("-"):
+            alternatives[-1].append((key, value))
+    if units and not any(entry.fields.get(field) == value for field, value in units):
+        return False
+    # The same field twice is an alternative, too; no collector asks so.
+    return any(all(entry.fields.get(key) == value for key, value in each) for each in alternatives)
+
+
+def _at(stamp: str) -> float:
+    """`@SECONDS`; any other stamp is before everything."""
+    return float(stamp[1:]) if stamp.startswith("@") else 0.0

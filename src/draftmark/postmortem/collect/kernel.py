@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from datetime import UTC, datetime
 
 from draftmark.ports import Completed
@@ -73,11 +74,8 @@ def _from_ring_buffer(gathering: Gathering, seen: Sight, since: str | None, deat
 def _oldest(output: bytes) -> float | None:
     """Time of the first line that has one, seconds since the epoch."""
     head = output[: 1 << 16]
-    if match := _ISO.search(head):
-        return datetime.fromisoformat(match[1].decode()).replace(tzinfo=UTC).timestamp()
-    if match := _CTIME.search(head):
-        try:
-            return datetime.strptime(match[1].decode(), "%b %d %H:%M:%S %Y").replace(tzinfo=UTC).timestamp()
-        except ValueError:
-            return None
+    for pattern, form in ((_ISO, "%Y-%m-%dT%H:%M:%S"), (_CTIME, "%b %d %H:%M:%S %Y")):
+        if match := pattern.search(head):
+            with suppress(ValueError):
+                return datetime.strptime(match[1].decode(), form).replace(tzinfo=UTC).timestamp()
     return None

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 
 from draftmark.ports import Completed, Host
 
+_SEAM = 64
+
 
 @dataclass(slots=True)
 class Output:
@@ -52,7 +54,7 @@ def lines_of(chunks: Iterable[bytes], limit: int = 1 << 20) -> Iterator[bytes]:
 
 @dataclass(slots=True)
 class Counted:
-    """Chunks on their way into a source: how many bytes there were, and how often each mark was in them."""
+    """Chunks on their way into a source: how many bytes there were, and how often each short mark was in them."""
 
     chunks: Iterable[bytes]
     marks: tuple[bytes, ...] = ()
@@ -61,12 +63,16 @@ class Counted:
     head: bytes = b""
 
     def __iter__(self) -> Iterator[bytes]:
-        """The chunks. A mark that two of them share is missed: it is a sign, not a figure."""
+        """The chunks."""
+        before = b""
         for chunk in self.chunks:
             self.size += len(chunk)
             self.head = self.head or chunk[:4096]
             for mark in self.marks:
-                self.found[mark] = self.found.get(mark, 0) + chunk.count(mark)
+                # As much of what came before as may hold the beginning of a mark, but no whole one.
+                seam = before[-(len(mark) - 1) :] if len(mark) > 1 else b""
+                self.found[mark] = self.found.get(mark, 0) + (seam + chunk).count(mark)
+            before = (before + chunk)[-_SEAM:]
             yield chunk
 
 

@@ -8,7 +8,7 @@ from contextlib import closing
 from itertools import chain, islice
 
 from draftmark.ports import Host
-from draftmark.postmortem.collect.journal import LEAD_S, History, Run, entries
+from draftmark.postmortem.collect.journal import LEAD_S, History, entries
 from draftmark.postmortem.collect.streams import Output
 from draftmark.postmortem.collect.units import Unit
 
@@ -18,8 +18,10 @@ MAX_LINES = 200_000
 HEAD_LINES = 2_000
 """Of the beginning of a run, where a server says its version and arguments."""
 
+_TRAIL_S = 2
+_TICK_S = 1e-6  # both ends of a window belong to it
 _STAMP = re.compile(rb'"__REALTIME_TIMESTAMP"\s*:\s*"(\d{1,19})"')
-_UNIX = re.compile(rb"(\d+)\.\d{6} ")
+_UNIX = re.compile(rb"(\d{1,13}\.\d{6}) ")
 
 
 def unit_lines(host: Host, unit: Unit, past: History, since: str | None) -> tuple[Iterator[bytes], list[str]]:
@@ -31,7 +33,8 @@ def unit_lines(host: Host, unit: Unit, past: History, since: str | None) -> tupl
     notes: list[str] = []
     parts: list[Iterable[bytes]] = []
     if past.before_loop is not None:
-        parts.append(run_lines(host, unit, past.before_loop))
+        run = past.before_loop
+        parts.append(ends_of(host, unit, run.first_s - LEAD_S, run.last_s + _TRAIL_S))
         notes.append("the last runs were short: the last one before them that lasted was read too")
     later = shortened(host, unit, since)
     if later is not None:
@@ -44,10 +47,13 @@ def _before(host: Host, unit: Unit, past: History, since: str | None, cut_s: flo
     """What is read of the lines before the cut."""
     if not past.runs:
         yield list(first_lines(host, entries(*unit.journal(), since=since), HEAD_LINES, cut_s))
+    read_s = 0.0
     for run in reversed(past.runs):
         if run.first_s < cut_s:
-            ended = run is not past.runs[0] and run.last_s < cut_s
-            yield run_lines(host, unit, run, None if ended else cut_s)
+            begin_s = max(run.first_s - LEAD_S, read_s)
+            # Of the newest run only the start may be known: it goes on to the cut.
+            read_s = cut_s if run is past.runs[0] else min(run.last_s + _TRAIL_S, cut_s)
+            yield ends_of(host, unit, begin_s, read_s - _TICK_S)
 
 
 def shortened(host: Host, unit: Unit, since: str | None) -> str | None:
@@ -79,21 +85,13 @@ def last_lines(host: Host, argv: list[str], limit: int) -> list[bytes]:
         return [line + b"\n" for line in islice(lines, limit)][::-1]
 
 
-def run_lines(host: Host, unit: Unit, run: Run, before_s: float | None = None) -> list[bytes]:
-    """The beginning and the end of one run, in order.
-
-    Args:
-        host: Where it ran.
-        unit: Whose run.
-        run: Which.
-        before_s: Cut it there instead of where it ended, seconds since the epoch.
-    """
-    end = int(run.last_s) + 2 if before_s is None else int(before_s)
-    since, until = f"@{int(run.first_s) - LEAD_S}", f"@{end}"
+def ends_of(host: Host, unit: Unit, begin_s: float, end_s: float) -> list[bytes]:
+    """The first and the last lines from one time to another, in order; seconds since the epoch."""
+    since, until = f"@{begin_s:.6f}", f"@{end_s:.6f}"
     tail = last_lines(host, entries(*unit.journal(), since=since, until=until, newest=True), 2 * HEAD_LINES)
     if len(tail) < 2 * HEAD_LINES:
         return tail
-    oldest = _stamp(tail[0]) or run.first_s
+    oldest = _stamp(tail[0]) or begin_s
     return [*first_lines(host, entries(*unit.journal(), since=since, until=until), HEAD_LINES, oldest), *tail]
 
 

@@ -1,0 +1,81 @@
+"""The kernel's log: from the journal, or from the ring buffer, which forgets; quiet is not the same as unread."""
+
+from __future__ import annotations
+
+import pytest
+
+from draftmark.ports import Completed
+from draftmark.postmortem.collect.gathering import Gathering, Reader
+from draftmark.postmortem.collect.journal import Sight
+from draftmark.postmortem.collect.kernel import collect_kernel
+from draftmark.testing.hosts import Entry, JournalHost, ScriptedHost
+
+T = 1_795_969_000.0
+ISO = "2026-11-29T16:16:39,930000+00:00 Linux version 6.1\n"  # T - 1
+CTIME = "[Sun Nov 29 16:16:41 2026] python3 invoked oom-killer\n"  # T + 1
+
+
+def kernel(when: float, boot: str = "b1") -> Entry:
+    return Entry(T + when, {"_TRANSPORT": "kernel", "MESSAGE": f"kernel at {when}", "_BOOT_ID": boot})
+
+
+def collected(host: ScriptedHost, read: Reader, seen: Sight = Sight.ALL, death: float | None = T) -> Gathering:
+    gathering = Gathering(host, read)
+    collect_kernel(gathering, seen=seen, since=f"@{int(T) - 100}", death_s=death, boot="b1")
+    assert host.running == 0
+    return gathering
+
+
+def test_lines_of_the_window_come_from_the_journal(read: Reader) -> None:
+    gathering = collected(JournalHost([kernel(-500), kernel(-50), kernel(5)]), read)
+    [source] = gathering.sources
+    assert [("kernel at -50" in line.text) or ("kernel at 5" in line.text) for line in source.lines] == [True, True]
+    assert not source.notes
+    assert not gathering.unread
+
+
+def test_a_quiet_window_is_shown_with_the_lines_before_it(read: Reader) -> None:
+    gathering = collected(JournalHost([kernel(-500)], {r"^dmesg": ISO}), read)
+    [source] = gathering.sources
+    assert source.total_lines == 1
+    assert "said nothing since" in source.notes[0]
+    assert not gathering.unread
+
+
+@pytest.mark.parametrize("entries", [[], [kernel(-500, "b0")]], ids=["none", "of another boot"])
+def test_a_journal_without_kernel_lines_of_that_boot_proves_nothing(entries: list[Entry], read: Reader) -> None:
+    gathering = collected(JournalHost(entries, {r"^dmesg": ISO}), read)
+    [source] = gathering.sources
+    assert "ring buffer" in source.notes[0]
+    assert not gathering.unread
+
+
+def test_a_ring_buffer_that_begins_after_the_death_is_a_gap(read: Reader) -> None:
+    for output in (ISO.replace("16:16:39", "16:16:45"), CTIME):
+        gathering = collected(ScriptedHost({r"^dmesg": output}), read, Sight.NO_JOURNAL)
+        assert [source.name for source in gathering.sources] == ["kernel log"]
+        [unread] = gathering.unread
+        assert unread.source.startswith("kernel log before 2026-11-29 16:16:4")
+        assert "overwritten" in unread.because
+
+
+def test_nobody_lets_us_read_it(read: Reader) -> None:
+    refused = Completed(1, stderr="dmesg: read kernel buffer failed: Operation not permitted\n")
+    gathering = collected(ScriptedHost({r"^dmesg": refused}, is_root=False), read, Sight.OWN)
+    assert gathering.sources == []
+    [unread] = gathering.unread
+    assert unread.source == "kernel log"
+    assert unread.command == f"sudo journalctl --since=@{int(T) - 100} _TRANSPORT=kernel"
+
+
+def test_an_old_dmesg_is_asked_in_words_that_it_knows(read: Reader) -> None:
+    old = Completed(1, stderr="dmesg: unrecognized option '--time-format=iso'\n")
+    gathering = collected(ScriptedHost({r"time-format": old, r"^dmesg -T": old, r"^dmesg$": "[ 5.0] x\n"}), read)
+    [source] = gathering.sources
+    assert source.lines[0].text == "[ 5.0] x"
+    assert not gathering.unread
+
+
+def test_junk_from_dmesg_is_taken_as_it_is(read: Reader) -> None:
+    junk = b"\xff\x00[Sun Foo 99 99:99:99 2026] x\n9999-99-99T99:99:99,0+00:00 y\n"
+    assert len(collected(ScriptedHost({r"^dmesg": Completed(0, junk)}), read).sources) == 1
