@@ -115,6 +115,14 @@ def test_it_runs_under_its_own_policy(tmp_path: Path) -> None:
     assert re.search(r'id="line"[^>]*><b>[^<]*cause, the stop took too long', dom)
 
 
+def test_the_first_of_several_decisive_lines_is_shown_first(tmp_path: Path) -> None:
+    verdict = verdicts.stop_timeout()
+    late = replace(verdict.timeline[-1], role="cause", what="the second one")
+    early = replace(verdict.timeline[2], role="cause", what="the first one")
+    dom = dumped(render_html(replace(verdict, timeline=(verdict.timeline[0], early, late))), tmp_path)
+    assert re.search(r'id="line"[^>]*><b>[^<]*the first one', dom)
+
+
 def test_a_page_without_a_timeline_is_quiet(tmp_path: Path) -> None:
     for seen in probed(replace(verdicts.stop_timeout(), timeline=()), tmp_path).values():
         assert seen["errors"] == []

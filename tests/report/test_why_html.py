@@ -9,10 +9,13 @@ from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from draftmark.model import Evidence
 from draftmark.postmortem.model import Moment, Verdict
 from draftmark.report.why_html import MOST_MOMENTS, render_html
+from draftmark.report.why_safe import safe
 from draftmark.report.why_timeline import MOST_LANES, writer
 from draftmark.testing import verdicts
 
@@ -155,6 +158,13 @@ def test_lines_without_a_time_are_in_the_list_alone() -> None:
     assert "1 without a time on this clock" in text
     assert "no clock here" in text
     assert Page(render_html(replace(verdict, timeline=(lost,)))).of_class("chart") == []
+
+
+@given(st.text(max_size=120))
+@settings(max_examples=60, deadline=None)
+def test_whatever_a_line_says_the_page_stays_whole(text: str) -> None:
+    page = Page(render_html(safe(verdicts.everywhere(text))))
+    assert (page.open, page.unbalanced, page.comments, len(page.scripts)) == ([], [], [], 1)
 
 
 def test_a_long_list_is_cut_and_says_so() -> None:

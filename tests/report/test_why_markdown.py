@@ -7,10 +7,13 @@ import re
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from draftmark.model import Evidence
 from draftmark.postmortem.model import Moment, Verdict
 from draftmark.report.why_markdown import MOST_MOMENTS, fenced, render_markdown, text
+from draftmark.report.why_safe import safe
 from draftmark.testing import verdicts
 
 HOSTILE = (
@@ -63,6 +66,16 @@ def test_foreign_text_is_inert() -> None:
     assert not re.search(r"@\w|#\d|GH-\d|https?:|www\.", prose)
     assert "\x1b" not in markdown
     assert [line for line in markdown.splitlines() if line.startswith("## ")] == markdown.splitlines()[:1]
+
+
+@given(st.text(max_size=120))
+@settings(max_examples=60, deadline=None)
+def test_whatever_a_line_says_the_ticket_stays_in_order(said: str) -> None:
+    markdown = render_markdown(safe(verdicts.everywhere(said)))
+    prose = without_code(markdown)
+    assert re.findall(r"(?<!\\)<[^>]*>", prose) == ["<details>", "<summary>", "</summary>", "</details>"]
+    titles = [line for line in prose.splitlines() if line.startswith("#")]
+    assert len(titles) == 7
 
 
 def test_every_row_of_a_table_has_its_columns() -> None:

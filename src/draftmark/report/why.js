@@ -31,5 +31,5 @@
       order[Math.max(0, Math.min(order.length - 1, at))].focus();
     });
   }
-  show(dots.find((dot) => dot.classList.contains("cause")) ?? order[0]);
+  show(order.find((dot) => dot.classList.contains("cause")) ?? order[0]);
 })();
