@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
@@ -11,23 +12,35 @@ from .carriers import CONTAINER_FORMS, JOURNAL_FORMS, Entry, body, encoded
 from .change import Change, Changed, NotApplicableError, applications, as_changed, entries, logs, need
 from .corpus import Files
 
+CONTAINER_FILE = re.compile(r"docker|kubectl|events")
 
-def foreign(form: str, how: str) -> Change:
-    """Other services between the lines, with their own errors, and one that dies.
 
-    In journald's form the host's journal is merged into one; in compose's form it is the log of all containers.
+def foreign(form: str, how: str = "", *, named: bool = True) -> Change:
+    """Other services between the lines, with errors of their own, and one that dies.
+
+    In journald's forms it is the host's journal, all units in one; in a container form the log of all containers.
+
+    Args:
+        form: The carrier's.
+        how: The other one's death (`traffic.ENDS`); any when empty.
+        named: Whether systemd's line that it started the server is in the journal too. Without it only the words
+            of the processes tell, in the text forms, who is who.
     """
 
     def change(files: Files, rng: random.Random) -> Changed:
-        names = applications(files)
-        journals = [n for n in logs(files) if carriers.is_journal(files[n]) and not carriers.is_kernel(files[n])]
+        names, result = applications(files), dict(files)
         if form in JOURNAL_FORMS:
-            names += journals
+            if any(CONTAINER_FILE.search(name) for name in files):
+                raise NotApplicableError("a container's lines are not in the host's journal")
+            names += [n for n in logs(files) if carriers.is_journal(files[n]) and not carriers.is_kernel(files[n])]
+        death = how or rng.choice(list(traffic.ENDS))
         render = JOURNAL_FORMS.get(form) or CONTAINER_FORMS[form]
-        result = dict(files)
         for name in need(names, "no log in which other services would stand"):
             own = entries(files, name, "python3" if form in JOURNAL_FORMS else "server", rng)
-            merged = list(_interleaved(own, how if name == names[-1] else "", rng))
+            told = form in JOURNAL_FORMS and name == names[-1]
+            merged = list(_interleaved(own, death if told else "", rng))
+            if told and named and not carriers.is_journal(files[name]):
+                merged.insert(0, _started(own[0]))
             lines = [render(entry) for entry in merged]
             if form == "compose":
                 lines.insert(rng.randrange(len(lines) + 1), "postgres-1 exited with code 137")
@@ -37,12 +50,17 @@ def foreign(form: str, how: str) -> Change:
     return change
 
 
+def _started(first: Entry) -> Entry:
+    text = f"Started {first.unit} - LLM server."
+    return Entry(first.at - timedelta(seconds=3), first.host, "systemd", 1, text, first.unit)
+
+
 def _interleaved(own: list[Entry], how: str, rng: random.Random) -> Iterator[Entry]:
     host = own[0].host
     death = rng.randrange(len(own)) if how else -1
     if how == "stop timeout":
-        asked = own[death].at - timedelta(seconds=90)
-        yield Entry(min(asked, own[0].at), host, "systemd", 1, "Stopping reportd.service - Report builder...")
+        asked = min(own[death].at - timedelta(seconds=90), own[0].at)
+        yield Entry(asked, host, "systemd", 1, "Stopping reportd.service - Report builder...", "reportd.service")
     for n, entry in enumerate(own):
         if n == death:
             yield from traffic.neighbour_ends(how, entry.at, host)
