@@ -7,10 +7,12 @@ killed, the kernel does the same for it.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
 import signal
+import struct
 import sys
 from pathlib import Path
 from typing import Any
@@ -41,7 +43,11 @@ def hold(options: dict[str, Any]) -> int:
     """Boot, tell the PID of the lab's first process, wait for the end of the tests or of the lab."""
     own_kernel = options["kernel"] is not None
     groups = {} if own_kernel else cgroups.plan(f"{os.getpid()}-{options['name']}")
-    unshare(NEWPID | NEWIPC)
+    try:
+        unshare(NEWPID | NEWIPC)
+    except OSError as error:
+        print(error.strerror, file=sys.stderr)
+        return 1
     init = os.fork()
     if init == 0:
         first_process(options, groups)
@@ -78,10 +84,12 @@ def first_process(options: dict[str, Any], groups: dict[Path, str]) -> None:
 def shared_kernel(root: Path, groups: dict[Path, str]) -> None:
     """systemd in namespaces of this machine's kernel."""
     cgroups.enter(groups)
+    Path("/proc/self/oom_score_adj").write_text("0")  # what protects the tests must not protect what they kill
     mount("proc", root / "proc", "proc")
     mount("sysfs", root / "sys", "sysfs")
     cgroups.show(groups, root)
     mount("tmpfs", root / "run", "tmpfs", 0, "mode=755")
+    forget_the_past(root / "run")
     mount("tmpfs", root / "dev", "tmpfs", 0, "mode=755")
     for name in DEVICES:
         (root / "dev" / name).touch()
@@ -96,6 +104,18 @@ def shared_kernel(root: Path, groups: dict[Path, str]) -> None:
     pivot(root)
     command = ["/lib/systemd/systemd", "--system", "--show-status=0", f"--unit={TARGET}"]
     os.execve(command[0], command, {**ENVIRONMENT, "container": "lab"})
+
+
+def forget_the_past(run: Path) -> None:
+    """Let journald begin with the kernel's next line: it would give this machine's old ones today's time."""
+    log = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
+    following = 0
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            following = int(os.read(log, 8192).split(b",", 2)[1]) + 1
+    os.close(log)
+    folders(run, ("systemd/journal",))
+    (run / "systemd/journal/kernel-seqnum").write_bytes(struct.pack("Q", following))
 
 
 def own_kernel(root: Path, options: dict[str, Any]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from enum import StrEnum
 from pathlib import Path
 
 from .kernel import NEWCGROUP, mount, unshare
@@ -12,26 +13,55 @@ from .packages import UnavailableError
 
 TOP = Path("/sys/fs/cgroup")
 FAMILY = "draftmark-lab"
+PASSED_ON = ("cpu", "io", "memory", "pids")
+
+
+class Version(StrEnum):
+    """Of control groups. With `V1`, systemd does not notice the kernel's OOM kills."""
+
+    V1 = "v1"
+    V2 = "v2"
+
+
+def version() -> Version:
+    """This machine's; a hybrid is v1, since its controllers are."""
+    return Version.V2 if (TOP / "cgroup.controllers").exists() else Version.V1
 
 
 def plan(name: str) -> dict[Path, str]:
     """Folder of the lab in each hierarchy → the hierarchy's controllers (`` for cgroup v2).
 
-    Below the caller's own groups, so that no limit is escaped.
+    Below the caller's own groups, or beside them, so that no limit from further up is escaped.
 
     Raises:
         UnavailableError: The memory controller cannot be had.
     """
+    if version() is Version.V2:
+        return {_passes_memory_on() / FAMILY / name: ""}
     if not (TOP / "memory").is_dir():
-        raise UnavailableError("this machine has no cgroup v1 memory controller under /sys/fs/cgroup")
+        raise UnavailableError("this machine has no cgroup memory controller under /sys/fs/cgroup")
     found = {}
-    for line in Path("/proc/self/cgroup").read_text().splitlines():
-        _, controllers, path = line.split(":", 2)
+    for controllers, path in _own().items():
         mounted = TOP / _folder(controllers)
         if mounted.is_dir():
             own = mounted / path.lstrip("/")
             found[(own if own.is_dir() else mounted) / FAMILY / name] = controllers
     return found
+
+
+def _own() -> dict[str, str]:
+    lines = (line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines())
+    return {controllers: path for _, controllers, path in lines}
+
+
+def _passes_memory_on() -> Path:
+    """The nearest group upwards whose children have the memory controller: with cgroup v2 one without processes."""
+    own = TOP / _own()[""].lstrip("/")
+    for group in (own, *own.parents):
+        switches = group / "cgroup.subtree_control"
+        if switches.exists() and "memory" in switches.read_text().split():
+            return group
+    raise UnavailableError("no control group here passes the memory controller on")
 
 
 def _folder(controllers: str) -> str:
@@ -46,6 +76,10 @@ def enter(groups: dict[Path, str]) -> None:
             if controllers == "cpuset":  # empty, and unusable, until it is set
                 for file in ("cpuset.cpus", "cpuset.mems"):
                     (folder / file).write_text((folder.parent / file).read_text())
+        if version() is Version.V2:
+            for controller in PASSED_ON:
+                with contextlib.suppress(OSError):  # one that the family does not have
+                    (group.parent / "cgroup.subtree_control").write_text(f"+{controller}")
         (group / "cgroup.procs").write_text("0")
     unshare(NEWCGROUP)
 
@@ -53,6 +87,9 @@ def enter(groups: dict[Path, str]) -> None:
 def show(groups: dict[Path, str], root: Path) -> None:
     """Mount the hierarchies in the lab's root."""
     top = root / "sys/fs/cgroup"
+    if version() is Version.V2:
+        mount("cgroup2", top, "cgroup2")
+        return
     mount("tmpfs", top, "tmpfs", 0, "mode=755")
     for controllers in groups.values():
         target = top / _folder(controllers)
@@ -76,7 +113,7 @@ def remove(groups: dict[Path, str]) -> None:
 
 def remove_stale() -> None:
     """Remove what labs left whose holder was killed: their names begin with its process id."""
-    for family in TOP.glob(f"*/**/{FAMILY}"):
+    for family in TOP.glob(f"**/{FAMILY}"):
         for group in family.iterdir():
             if group.is_dir() and not _lives(group.name.partition("-")[0]):
                 remove({group: ""})

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from .cgroups import Version
 from .kills import (
     crash_loop,
     dump,
@@ -31,8 +32,6 @@ SERVER = Path(__file__).with_name("server.py")
 PYTHON = Path(sys.executable).resolve()
 BOTH = (Mode.SHARED, Mode.OWN)
 LIMIT = "MemoryMax=32M\nMemorySwapMax=0"
-# RuntimeMaxSec= has no name of its own in the taxonomy: the supervisor's SIGTERM, told by its own line.
-RUNTIME_LIMIT = "user-or-supervisor-sigterm"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,11 +47,12 @@ class Death:
         quick: The modes in which it is played by default.
         journal: A regular expression for each line that must be in the unit's journal, in order.
         kernel: The same for the kernel log.
-        properties: What systemd must say of the unit at the end, by mode: regular expressions for whole values.
+        properties: What systemd must say of the unit at the end, by cgroup version: regular expressions.
         cause: What `draftmark why` must say, as root.
         cited: A regular expression that a cited line must match.
         consequence: A regular expression that a consequence must match.
         certain: Whether root's answer must be certain.
+        seems: What one who sees properties alone may be told instead, though not as certain.
         died: What `died` must be; None is not asserted.
     """
 
@@ -67,10 +67,11 @@ class Death:
     quick: tuple[Mode, ...] = (Mode.SHARED,)
     journal: tuple[str, ...] = ()
     kernel: tuple[str, ...] = ()
-    properties: Mapping[Mode, Mapping[str, str]] = field(default_factory=dict)
+    properties: Mapping[Version, Mapping[str, str]] = field(default_factory=dict)
     cited: str | None = None
     consequence: str | None = None
     certain: bool = True
+    seems: str | None = None
     died: bool | None = None
 
     def files(self, unit: str) -> dict[str, str]:
@@ -86,9 +87,9 @@ class Death:
         return found
 
 
-def same(**properties: str) -> dict[Mode, dict[str, str]]:
-    """Properties that do not depend on the mode."""
-    return dict.fromkeys(BOTH, properties)
+def same(**properties: str) -> dict[Version, dict[str, str]]:
+    """Properties that do not depend on the version of control groups."""
+    return dict.fromkeys(Version, properties)
 
 
 KILLED = r"Main process exited, code=killed, status=9/KILL"
@@ -100,7 +101,7 @@ GROUP_OOM = (
     r"Memory cgroup out of memory: Killed process",
 )
 SIGNAL = "signal|core-dump"  # a kernel that pipes its dumps to a program dumps in spite of LimitCORE=0
-OOM_RESULT = {Mode.OWN: {"Result": "oom-kill"}, Mode.SHARED: {"Result": "signal"}}
+OOM_RESULT = {Version.V2: {"Result": "oom-kill"}, Version.V1: {"Result": "signal"}}
 OOM_CITED = r"CONSTRAINT_MEMCG|Memory cgroup out of memory"
 
 DEATHS = (
@@ -157,7 +158,8 @@ DEATHS = (
         kill=lose_worker,
         quick=BOTH,
         kernel=GROUP_OOM,
-        properties={Mode.OWN: {"Result": "oom-kill"}, Mode.SHARED: {"Result": "success", "ActiveState": "active"}},
+        properties={Version.V2: {"Result": "oom-kill"}, Version.V1: {"Result": "success", "ActiveState": "active"}},
+        seems="healthy-running",
         cause="cgroup-oom",
         cited=OOM_CITED,
     ),
@@ -168,7 +170,8 @@ DEATHS = (
         kill=lose_worker,
         quick=(Mode.OWN,),
         kernel=GROUP_OOM,
-        properties={Mode.OWN: {"Result": "oom-kill"}, Mode.SHARED: {"Result": "success", "ActiveState": "active"}},
+        properties={Version.V2: {"Result": "oom-kill"}, Version.V1: {"Result": "success", "ActiveState": "active"}},
+        seems="healthy-running",
         cause="cgroup-oom",
         cited=OOM_CITED,
     ),
@@ -180,6 +183,7 @@ DEATHS = (
         quick=(Mode.OWN,),
         kernel=GROUP_OOM,
         properties=same(Result="success", ActiveState="active"),
+        seems="healthy-running",
         cause="cgroup-oom",
         cited=OOM_CITED,
         died=False,
@@ -194,19 +198,6 @@ DEATHS = (
         properties=OOM_RESULT,
         cause="cgroup-oom",
         cited=OOM_CITED,
-        died=True,
-    ),
-    Death(
-        name="oom-global",
-        manner="grow",
-        kill=starts,
-        modes=(Mode.OWN,),
-        quick=(Mode.OWN,),
-        journal=(UNIT_OOM,),
-        kernel=(r"oom-kill:constraint=CONSTRAINT_NONE.*global_oom", r"Out of memory: Killed process"),
-        properties=same(Result="oom-kill"),
-        cause="host-ram-oom-kernel",
-        cited=r"CONSTRAINT_NONE|Out of memory: Killed process",
         died=True,
     ),
     Death(
@@ -284,6 +275,7 @@ DEATHS = (
         properties=same(Result=SIGNAL),
         cause="segfault-or-abort",
         cited=r"status=6/ABRT",
+        certain=False,
         died=True,
     ),
     Death(
@@ -329,7 +321,7 @@ DEATHS = (
         quick=(),
         journal=(r"start operation timed out\. Terminating\.",),
         properties=same(Result="timeout"),
-        cause="model-load-timeout",
+        cause="start-timeout",
         cited=r"start operation timed out",
         died=True,
     ),
@@ -339,7 +331,7 @@ DEATHS = (
         kill=starts,
         journal=(r"Service reached runtime time limit\. Stopping\.",),
         properties=same(Result="timeout"),
-        cause=RUNTIME_LIMIT,
+        cause="runtime-limit",
         cited=r"reached runtime time limit",
         died=True,
     ),
@@ -350,6 +342,7 @@ DEATHS = (
         kill=restart,
         journal=(PATIENCE, KILLED, r"Started "),
         properties=same(Result="success", ActiveState="active"),
+        seems="healthy-running",
         cause="stop-timeout-sigkill",
         cited=PATIENCE,
     ),
@@ -359,6 +352,7 @@ DEATHS = (
         kill=kill_and_return,
         journal=(KILLED, r"Scheduled restart job", r"Started "),
         properties=same(Result="success", ActiveState="active", NRestarts="1"),
+        seems="healthy-running",
         cause="user-or-supervisor-sigkill",
         cited=KILLED,
         certain=False,
@@ -384,5 +378,18 @@ DEATHS = (
         kill=nothing,
         properties=same(LoadState="not-found"),
         cause="",
+    ),
+    Death(
+        name="oom-global",  # last: memory that was touched once makes this kernel slow
+        manner="grow",
+        kill=starts,
+        modes=(Mode.OWN,),
+        quick=(Mode.OWN,),
+        journal=(UNIT_OOM,),
+        kernel=(r"oom-kill:constraint=CONSTRAINT_NONE.*global_oom", r"Out of memory: Killed process"),
+        properties=same(Result="oom-kill"),
+        cause="host-ram-oom-kernel",
+        cited=r"CONSTRAINT_NONE|Out of memory: Killed process",
+        died=True,
     ),
 )

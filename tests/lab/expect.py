@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
 from typing import Any
@@ -16,7 +17,7 @@ def wrong_evidence(played: Played) -> list[str]:
     death = played.death
     faults = [
         f"{key}={played.properties.get(key)}, not {value}"
-        for key, value in death.properties.get(played.mode, {}).items()
+        for key, value in death.properties.get(played.cgroups, {}).items()
         if not re.fullmatch(value, played.properties.get(key, ""))
     ]
     faults += [f"not in the journal: {pattern}" for pattern in _missing(death.journal, played.journal)]
@@ -44,7 +45,7 @@ def wrong_answers(played: Played, user: str) -> list[str]:
         faults.append(f"exit status {answer.status} for {document['confidence']}")
     settled = document["cause"] == played.death.cause and document["confidence"] != "unsettled"
     if settled:
-        faults += _wrong_proof(played, document)
+        faults += _wrong_proof(played, document, user)
     elif user == "root" and not _root_may_doubt(played, document):
         faults.append(f"cause {document['cause']}, not {played.death.cause}: {document['summary']}")
     if user == "root":
@@ -73,26 +74,48 @@ def _wrong_refusal(played: Played, user: str) -> list[str]:
     return faults
 
 
-def _wrong_proof(played: Played, document: dict[str, Any]) -> list[str]:
+def _wrong_proof(played: Played, document: dict[str, Any], user: str) -> list[str]:
     """Cited lines must really be there, and must be the telling ones."""
     death, faults = played.death, []
-    there = [*played.journal, *played.kernel, *(f"{key}={value}" for key, value in played.properties.items())]
     cited = [entry["text"] for entry in document["evidence"]]
-    unknown = [text for text in cited if not any(line.strip() and line.strip() in text for line in there)]
-    faults += [f"cited, but in no log: {text}" for text in unknown]
-    if death.cited and not any(re.search(death.cited, text) for text in cited):
-        faults.append(f"no cited line matches {death.cited}: {cited}")
-    if death.consequence and not any(re.search(death.consequence, str(c)) for c in document["consequences"]):
+    logged = [entry["text"] for entry in document["evidence"] if entry["file"].startswith(("journal", "kernel"))]
+    there = [message for message in played.everything if message.strip()]
+    foreign = [text for text in logged if not any(_quotes(text, message) for message in there)]
+    faults += [f"cited, but not of this death: {_plain(text)}" for text in foreign]
+    if user == "root" and death.cited and not any(re.search(death.cited, text) for text in cited):
+        faults.append(f"no cited line matches {death.cited}: {list(map(_plain, cited))}")
+    if (
+        user == "root"
+        and death.consequence
+        and not any(re.search(death.consequence, str(c)) for c in document["consequences"])
+    ):
         faults.append(f"no consequence matches {death.consequence}")
     if death.died is not None and document["died"] is not death.died:
         faults.append(f"died is {document['died']}, not {death.died}")
     return faults
 
 
+def _quotes(text: str, message: str) -> bool:
+    """A cited line is as its carrier wrote it: plain, or within JSON."""
+    return (
+        message in text
+        or json.dumps(message)[1:-1] in text
+        or json.dumps(message, ensure_ascii=False)[1:-1] in text
+    )
+
+
+def _plain(text: str) -> str:
+    """Of an entry in JSON the message alone: what a person who reads the failure needs."""
+    try:
+        return str(json.loads(text)["MESSAGE"])
+    except (ValueError, TypeError, KeyError):
+        return text
+
+
 def _wrong_doubt(played: Played, document: dict[str, Any]) -> list[str]:
     """Who sees less may be less sure, never wrong, and is told what was not seen and how to see it."""
     faults = []
-    if document["cause"] not in (played.death.cause, "unsettled"):
+    if document["cause"] not in (played.death.cause, "unsettled", played.death.seems):
         faults.append(f"cause {document['cause']}, not {played.death.cause}: {document['summary']}")
     if document["confidence"] == "certain":
         faults.append(f"certain of {document['cause']}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from .cgroups import Version
 from .machine import Machine, Mode
 
 COREDUMP = (
@@ -73,7 +74,7 @@ def lose_worker(machine: Machine, unit: str) -> None:
         f"systemctl show -P ActiveState {unit} | grep -qxE 'failed|inactive'"
         f" || journalctl -q -u {unit} -o cat | grep -q 'serving on without it'"
     )
-    if machine.mode is Mode.OWN and "continue" not in machine.show(unit)["OOMPolicy"]:
+    if machine.cgroups is Version.V2 and "continue" not in machine.show(unit)["OOMPolicy"]:
         ended(machine, unit)
 
 

@@ -27,7 +27,7 @@ from .root import CHECKOUT, TARGET
 
 BOOT_SECONDS = 120.0
 COMMAND_SECONDS = 120.0
-MEMORY_MIB = 320
+MEMORY_MIB = 256
 
 
 class Mode(StrEnum):
@@ -120,6 +120,11 @@ class Machine:
             else:
                 time.sleep(0.05)
         raise UnavailableError(f"the lab has not booted within {BOOT_SECONDS:.0f} s: {self.console_tail()}")
+
+    @property
+    def cgroups(self) -> cgroups.Version:
+        """Version of the lab's control groups."""
+        return cgroups.Version.V2 if self.mode is Mode.OWN else cgroups.version()
 
     def run(
         self,

@@ -12,12 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .cgroups import Version
 from .deaths import Death
 from .machine import Machine, Mode
 from .root import USER
 
 DRAFTMARK = Path(sys.prefix) / "bin/draftmark"
 USERS = ("root", USER)
+# `journalctl -u` alone misses last words of a process that ended before journald could look up its unit.
+ABOUT = ("_SYSTEMD_UNIT", "UNIT", "OBJECT_SYSTEMD_UNIT", "COREDUMP_UNIT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,16 +43,19 @@ class Played:
 
     Attributes:
         journal: Messages about and from the unit, oldest first.
-        kernel: Messages of the kernel since the death began.
+        kernel: Messages of the kernel.
+        everything: All messages since the death began, of the kernel and of whatever else runs there.
         answers: By user; empty when `why` was not asked.
     """
 
     death: Death
     mode: Mode
+    cgroups: Version
     unit: str
     properties: Mapping[str, str]
     journal: tuple[str, ...]
     kernel: tuple[str, ...]
+    everything: tuple[str, ...]
     answers: Mapping[str, Answer]
     seconds: float
 
@@ -58,8 +64,9 @@ def play(machine: Machine, death: Death, *, ask: bool) -> Played:
     """Make the death, look at what is left, ask why, and clean up."""
     began = time.monotonic()
     # a name of its own each time: the kernel log of a shared kernel remembers earlier sessions
-    unit = f"llm-{death.name}-{secrets.token_hex(3)}.service"
-    mark, since_s = f"lab: {unit} begins", int(time.time()) - 2
+    token = secrets.token_hex(3)
+    unit = f"llm-{death.name}-{token}.service"
+    mark, since_s = f"the lab begins {token}", int(time.time()) - 2
     machine.write("/dev/kmsg", mark + "\n")
     files = death.files(unit)
     for name, text in files.items():
@@ -69,14 +76,23 @@ def play(machine: Machine, death: Death, *, ask: bool) -> Played:
         death.kill(machine, unit)
         machine.check(["journalctl", "--sync"])
         properties = machine.show(unit)
-        journal = tuple(_text(entry) for entry in machine.journal("-u", unit))
-        kernel = [_text(entry) for entry in machine.journal("-k", f"--since=@{since_s}")]
-        since = max((number for number, line in enumerate(kernel) if line == mark), default=0)
+        entries = _since(machine.journal(f"--since=@{since_s}"), mark)
         answers = {user: ask_why(machine, unit, user) for user in USERS} if ask else {}
     finally:
         _remove(machine, unit, files)
     seconds = time.monotonic() - began
-    return Played(death, machine.mode, unit, properties, journal, tuple(kernel[since:]), answers, seconds)
+    return Played(
+        death,
+        machine.mode,
+        machine.cgroups,
+        unit,
+        properties,
+        journal=tuple(_text(entry) for entry in entries if unit in (entry.get(key) for key in ABOUT)),
+        kernel=tuple(_text(entry) for entry in entries if entry.get("_TRANSPORT") == "kernel"),
+        everything=tuple(map(_text, entries)),
+        answers=answers,
+        seconds=seconds,
+    )
 
 
 def ask_why(machine: Machine, unit: str, user: str) -> Answer:
@@ -99,11 +115,13 @@ def has_judge() -> bool:
 def _remove(machine: Machine, unit: str, files: Mapping[str, str]) -> None:
     if not files:
         return
-    quietly = ">/dev/null 2>&1"
-    lines = [f"systemctl kill -s KILL {unit} {quietly}", f"systemctl stop {unit} {quietly}"]
-    lines += [f"rm -f /etc/systemd/system/{name}" for name in files]
-    lines += ["systemctl daemon-reload", f"systemctl reset-failed {unit} {quietly}", "true"]
-    machine.check(["sh", "-c", "\n".join(lines)])
+    lines = [f"systemctl stop {unit}", *(f"rm -f /etc/systemd/system/{name}" for name in files)]
+    machine.run(["sh", "-c", "\n".join([*lines, f"systemctl reset-failed {unit}"])])
+
+
+def _since(entries: list[dict[str, Any]], mark: str) -> list[dict[str, Any]]:
+    """Those after the mark in the kernel log; the journal's clock alone is too coarse."""
+    return entries[next(number for number, entry in enumerate(entries) if _text(entry) == mark) + 1 :]
 
 
 def _text(entry: Mapping[str, Any]) -> str:

@@ -53,7 +53,8 @@ class Stage:
 def _chosen(session: pytest.Session) -> Iterator[tuple[Death, Mode]]:
     for item in session.items:
         if isinstance(item, pytest.Function) and item.path == Path(__file__):
-            yield item.callspec.params["played"]
+            chosen: tuple[Death, Mode] = item.callspec.params["played"]  # type: ignore[assignment]
+            yield chosen
 
 
 @pytest.fixture(scope="session")
