@@ -133,7 +133,7 @@ def test_a_refused_run_leaves_no_directory(draftmark: Draftmark, tmp_path: Path)
 def test_help_names_every_verb(draftmark: Draftmark) -> None:
     done = draftmark("--help")
     assert done.status == 0
-    for verb in ("tune", "plan", "inspect", "bench", "report", "compare"):
+    for verb in ("tune", "plan", "inspect", "bench", "why", "report", "compare"):
         assert verb in done.out
         assert draftmark(verb, "--help").status == 0
 

@@ -121,7 +121,7 @@ def _load(module: str) -> Verb:
     return cast("Verb", importlib.import_module(f"draftmark.cli.{module}"))
 
 
-def _own_signals(*, serving: bool) -> None:
+def _own_signals(*, serving: bool = True) -> None:
     """First signal: unwind, stop the server, leave. Second: leave at once; the guard kills what is left."""
     seen = 0
 
