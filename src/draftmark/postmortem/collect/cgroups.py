@@ -69,12 +69,13 @@ def collect_cgroups(gathering: Gathering, unit: Unit) -> None:
     if path:
         collect_group(gathering, path, unit.name)
     else:
+        above = slice_path(unit.properties.get("Slice", ""))
         gathering.miss(
             "cgroup memory events",
             f"{unit.name} does not run, and its control group went with it; the journal and kernel log are left",
-            f"cat {_ROOT}/…/{unit.name}/memory.events   # while it runs",
+            f"cat {_ROOT}{above}/{unit.name}/memory.events   # while it runs",
         )
-        collect_group(gathering, slice_path(unit.properties.get("Slice", "")), "")
+        collect_group(gathering, above, "")
 
 
 def collect_group(gathering: Gathering, path: str, name: str) -> None:

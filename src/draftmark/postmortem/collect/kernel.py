@@ -14,8 +14,7 @@ from draftmark.postmortem.collect.windows import last_lines
 
 NAME = "kernel log"
 _MATCH = "_TRANSPORT=kernel"
-_DMESG = (("dmesg", "--time-format=iso"), ("dmesg", "-T"), ("dmesg",))  # util-linux, older, busybox
-_ISO = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d),?\d*\+00:00")
+_DMESG = (("dmesg", "-T"), ("dmesg",))  # busybox knows no -T
 _CTIME = re.compile(rb"\[\w{3} (\w{3} +\d+ \d\d:\d\d:\d\d \d{4})\]")
 _QUIET_LINES = 200
 
@@ -74,8 +73,7 @@ def _from_ring_buffer(gathering: Gathering, seen: Sight, since: str | None, deat
 def _oldest(output: bytes) -> float | None:
     """Time of the first line that has one, seconds since the epoch."""
     head = output[: 1 << 16]
-    for pattern, form in ((_ISO, "%Y-%m-%dT%H:%M:%S"), (_CTIME, "%b %d %H:%M:%S %Y")):
-        if match := pattern.search(head):
-            with suppress(ValueError):
-                return datetime.strptime(match[1].decode(), form).replace(tzinfo=UTC).timestamp()
+    if match := _CTIME.search(head):
+        with suppress(ValueError):
+            return datetime.strptime(match[1].decode(), "%b %d %H:%M:%S %Y").replace(tzinfo=UTC).timestamp()
     return None

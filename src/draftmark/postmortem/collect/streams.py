@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from draftmark.ports import Completed, Host
 
 _SEAM = 64
+_HEAD = 4096
 
 
 @dataclass(slots=True)
@@ -67,7 +68,7 @@ class Counted:
         before = b""
         for chunk in self.chunks:
             self.size += len(chunk)
-            self.head = self.head or chunk[:4096]
+            self.head += chunk[: _HEAD - len(self.head)]
             for mark in self.marks:
                 # As much of what came before as may hold the beginning of a mark, but no whole one.
                 seam = before[-(len(mark) - 1) :] if len(mark) > 1 else b""
