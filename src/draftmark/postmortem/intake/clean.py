@@ -11,7 +11,8 @@ _ESCAPES = re.compile(
 )
 # Escapes that a pager or a syslog daemon turned into text.
 _CARETS = re.compile(r"(?:\^\[|#033)\[[0-9;]{0,32}m")
-_CONTROLS = {code: "\ufffd" for code in (*range(32), *range(0x7F, 0xA0)) if code != 9} | {0: ""}
+_TAB = {9: " "}
+_CONTROL_SPACES = "\n\r\v\f\x1c\x1d\x1e\x1f\x85\u2028\u2029"
 
 # The end of a progress bar that no newline ended, where the next record follows on the same line.
 _BAR_END = re.compile(
@@ -33,7 +34,15 @@ def printable(line: str, width: int) -> str:
     """At most `width` characters that any terminal can show: what is left of control characters is replaced."""
     if len(line) > width:
         line = line[:width]
-    return line if line.isprintable() else line.translate(_CONTROLS)
+    if line.isprintable() or line.translate(_TAB).isprintable():
+        return line
+    return "".join(map(_visible, line))
+
+
+def _visible(char: str) -> str:
+    if char == "\t" or char.isprintable():
+        return char
+    return " " if char.isspace() and char not in _CONTROL_SPACES else "" if char == "\x00" else "\ufffd"
 
 
 def parts(line: str) -> list[str]:

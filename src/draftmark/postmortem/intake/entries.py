@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
+from draftmark.postmortem.intake.clock import epoch, fraction
+
 Entry: TypeAlias = tuple[int, str, Mapping[str, Any]]
 """Line number, that line, and the record's fields."""
 
@@ -45,6 +47,11 @@ def _skip(text: str, at: int) -> int:
     return match.end() if match else at
 
 
+def _micros(stamp: str) -> str:
+    seconds = epoch(stamp)
+    return "" if seconds is None else str(round((seconds + fraction(stamp[19:])) * 1e6))
+
+
 def is_export(lines: list[str]) -> bool:
     """Whether a text is `journalctl -o export` or `-o verbose`."""
     first = next((line for line in lines if line.strip()), "")
@@ -66,6 +73,6 @@ def export_entries(lines: tuple[tuple[int, str], ...]) -> Iterator[Entry]:
             if match[1] == "MESSAGE" or not number:
                 number, shown = at, raw
         elif verbose:
-            entry["timestamp"] = verbose[1]
+            entry["__REALTIME_TIMESTAMP"] = _micros(verbose[1])
     if entry:
         yield number, shown, entry

@@ -51,7 +51,7 @@ _SHOW_DECIDING = frozenset(
 )
 _KEY_VALUE = re.compile(r"([A-Z][A-Za-z0-9]{1,60})=")
 _METRIC = re.compile(
-    r"[a-zA-Z_:][a-zA-Z0-9_:]{1,200}(?:\{[^}]{0,4000}\})? [-+0-9.eE]{1,40}(?:NaN|Inf)?(?: \d{1,20})?\s*\Z"
+    r"[a-zA-Z_:][a-zA-Z0-9_:]{1,200}(?:\{[^}]{0,4000}\})? [-+0-9.eE]{0,40}(?:NaN|Inf)?(?: \d{1,20})?\s*\Z"
 )
 _METRIC_COMMENT = re.compile(r"# (?:HELP|TYPE) [a-zA-Z_:]")
 _DESCRIBE = re.compile(
@@ -118,28 +118,25 @@ def looks_like_document(head: str) -> bool:
     start = head.lstrip("\ufeff \t\r\n")
     if start[:1] not in ("{", "["):
         return False
-    after = start[1:].lstrip()
-    if after[:1] not in ('"', "{", "[", "}", "]"):
-        return False
     first, _, rest = start.partition("\n")
     entry = decode(first.strip())
-    return not (isinstance(entry, dict) and (rest.strip() or is_entry(entry)))
+    if isinstance(entry, dict):
+        return not rest.strip() and not is_entry(entry)
+    after = start[1:].lstrip()[:1]
+    return after in ('"', "{", "[", "}", "]") or (entry is not None and not rest.strip())
 
 
 def text_kind(lines: list[str]) -> Kind:
-    """By the first lines of a text that is no JSON document."""
-    filled = [line for line in lines if line.strip()][:200]
-    if not filled:
-        return Kind.UNUSABLE
-    if _is_show(filled):
+    """By the first lines of a text that is no JSON document; blank ones left out."""
+    if _is_show(lines):
         return Kind.SYSTEMCTL_SHOW
-    if _is_metrics(filled):
+    if _is_metrics(lines):
         return Kind.METRICS
-    if _is_describe(filled):
+    if _is_describe(lines):
         return Kind.KUBECTL_DESCRIBE
-    if any(_SACCT.match(line) and len(_SACCT_COLUMNS.findall(line[:2000])) >= 3 for line in filled[:5]):
+    if any(_SACCT.match(line) and len(_SACCT_COLUMNS.findall(line[:2000])) >= 3 for line in lines[:5]):
         return Kind.SACCT
-    if _PROCESSES.match(filled[0][:1000]) or any(_NVIDIA_SMI.search(line[:500]) for line in filled[:8]):
+    if _PROCESSES.match(lines[0][:1000]) or any(_NVIDIA_SMI.search(line[:500]) for line in lines[:8]):
         return Kind.PROCESSES
     return Kind.LOG
 

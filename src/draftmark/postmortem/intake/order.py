@@ -44,7 +44,7 @@ def _key(name: str, known: Collection[str]) -> Key:
         family, rank = _family(match), 3
     elif (match := _NUMBERED.match(base)) and _rotates(match, folder + slash, known):
         family, rank, generation = _family(match), 2, -int(match["number"])
-    return natural(f"{folder}/{family}"), rank, generation, natural(suffix), name
+    return natural(f"{folder}{slash}{family}"), rank, generation, natural(suffix), name
 
 
 def _family(match: re.Match[str]) -> str:

@@ -68,13 +68,15 @@ def peel(text: str, head: Head, ambiguous: Layers = ()) -> int:
     for _ in range(MAX_LAYERS):
         if at >= end:
             return end
-        for pattern, note in _layers(text, at) + named + ambiguous:
-            match = pattern.match(text, at)
-            if match and (after := note(match, head)) > at:
+        for layer in _layers(text, at) + named + ambiguous:
+            match = layer[0].match(text, at)
+            if match and (after := layer[1](match, head)) > at:
                 at = after
                 break
         else:
             return at
+        if layer in ambiguous:
+            ambiguous = ()
     return min(at, end)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 from draftmark.postmortem.intake import kinds
@@ -19,7 +19,7 @@ from draftmark.postmortem.intake.structured import decode
 from draftmark.postmortem.model import Kind, Line, Source
 
 _HEAD_BYTES = 1 << 16
-_HEAD_LINES = 400
+_HEAD_LINES = 200
 _BOMS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32-le"),
@@ -118,9 +118,10 @@ def _document(name: str, whole: bytes, hints: Hints, limits: Limits) -> Raw:
 def _text(name: str, scanned: Scanned) -> Raw:
     """Anything that is no JSON document."""
     notes = (_flood(scanned.flooded),) if scanned.flooded else ()
-    if not any(text and not text.isspace() for _, text in scanned.lines):
+    filled = (text for _, raw in scanned.lines if raw and not (text := clean(raw)).isspace() and text)
+    texts = list(islice(filled, _HEAD_LINES))
+    if not texts:
         return _unusable(name, "nothing but blank lines", scanned.size_bytes)
-    texts = [clean(text) for _, text in scanned.lines[:_HEAD_LINES]]
     if is_export(texts):
         return Raw(name, Kind.LOG, scanned, entries=tuple(export_entries(scanned.lines)), notes=notes)
     return Raw(name, kinds.text_kind(texts), scanned, notes=notes)

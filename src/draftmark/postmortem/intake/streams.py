@@ -81,7 +81,8 @@ def _zstandard() -> Unpack:
         import zstandard
     except ImportError:
         raise MissingCodecError("zstd -dc") from None
-    return lambda stream: zstandard.ZstdDecompressor().stream_reader(stream, read_across_frames=True)
+    opened: Any = zstandard.ZstdDecompressor()
+    return lambda stream: opened.stream_reader(stream, read_across_frames=True)
 
 
 class Allowance:
