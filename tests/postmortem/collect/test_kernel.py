@@ -7,7 +7,7 @@ import pytest
 from draftmark.ports import Completed
 from draftmark.postmortem.collect.gathering import Gathering, Reader
 from draftmark.postmortem.collect.journal import Sight
-from draftmark.postmortem.collect.kernel import collect_kernel
+from draftmark.postmortem.collect.kernel import Span, collect_kernel
 from draftmark.testing.hosts import Entry, JournalHost, ScriptedHost
 
 T = 1_795_969_000.0
@@ -21,7 +21,7 @@ def kernel(when: float, boot: str = "b1") -> Entry:
 
 def collected(host: ScriptedHost, read: Reader, seen: Sight = Sight.ALL, death: float | None = T) -> Gathering:
     gathering = Gathering(host, read)
-    collect_kernel(gathering, seen=seen, since=f"@{int(T) - 100}", death_s=death, boot="b1")
+    collect_kernel(gathering, seen, Span(f"@{int(T) - 100}", T - 100, death, "b1"))
     assert host.running == 0
     return gathering
 
@@ -78,3 +78,13 @@ def test_an_old_dmesg_is_asked_in_words_that_it_knows(read: Reader) -> None:
 def test_junk_from_dmesg_is_taken_as_it_is(read: Reader) -> None:
     junk = b"\xff\x00[Sun Foo 99 99:99:99 2026] x\n"
     assert len(collected(ScriptedHost({r"^dmesg": Completed(0, junk)}), read).sources) == 1
+
+
+def test_lines_of_the_ring_buffer_from_long_before_are_left_out(read: Reader) -> None:
+    old = "[Sun Nov 29 15:00:00 2026] Out of memory: Killed process 1 (other)\n[Sun Nov 29 15:00:00 2026] x\n"
+    [source] = collected(ScriptedHost({r"^dmesg": old + LATER}), read, Sight.NO_JOURNAL).sources
+    assert [line.text + "\n" for line in source.lines] == [LATER]
+    assert "older lines are left out" in source.notes
+    [source] = collected(ScriptedHost({r"^dmesg": old}), read, Sight.NO_JOURNAL).sources
+    assert source.total_lines == 2
+    assert any("nothing in that time" in note for note in source.notes)

@@ -337,3 +337,18 @@ def test_a_core_dump_is_shown_and_its_absence_is_no_gap(read: Reader) -> None:
     assert "coredump" not in str(
         collect_unit(host(run_of(0, 9, "a"), {"^coredumpctl": none}), UNIT, read=read).unread
     )
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_the_container_that_a_unit_runs_is_asked_for_its_state(there: bool, read: Reader) -> None:
+    start = "{ path=/usr/bin/docker ; argv[]=/usr/bin/docker run --rm --gpus all --name sglang img ; pid=7 }"
+    state = '[{"Id": "3a4f", "Name": "/sglang", "State": {"FinishedAt": "2026-11-29T16:16:40Z"}}]'
+    gone = Completed(1, b"[]", "Error response from daemon: No such container: sglang\n")
+    script = {
+        "^systemctl show": shown(ExecStart=start),
+        "^docker inspect": state if there else gone,
+        "^docker ev": "x",
+    }
+    collected = collect_unit(host(run_of(0, 9, "a"), script), UNIT, read=read)
+    assert ("docker inspect sglang" in names(collected)) == there
+    assert ("container state" in missed(collected)) != there

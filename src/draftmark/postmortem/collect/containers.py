@@ -18,10 +18,11 @@ from draftmark.postmortem.collect.gathering import (
     Gathering,
     Reader,
     close_names,
+    denied,
     reason,
 )
 from draftmark.postmortem.collect.journal import Sight, entries, for_people, sight
-from draftmark.postmortem.collect.kernel import collect_kernel
+from draftmark.postmortem.collect.kernel import Span, collect_kernel
 from draftmark.postmortem.collect.merged import merged_log
 from draftmark.postmortem.collect.streams import Output, peeked
 
@@ -86,7 +87,7 @@ def collect_container(
     container = _inspect(gathering, name)
     seen, _ = sight(host)
     if container is None:
-        collect_kernel(gathering, seen=seen, since=None, death_s=None, boot="")
+        collect_kernel(gathering, seen, Span())
         return gathering.done(name)
     argv = [container.program, "logs", "--timestamps", f"--tail={_MAX_LINES}"]
     argv += [f"--since={since}"] if since else []
@@ -96,6 +97,19 @@ def collect_container(
     return gathering.done(container.name)
 
 
+def collect_container_of_unit(gathering: Gathering, program: str, name: str) -> None:
+    """Keep the state and the events of a container that a unit runs. Its log is the unit's."""
+    argv = (program, "inspect", "--type", "container", "--", name)
+    ended = gathering.host.run(argv)
+    container = _container(program, name, ended.stdout) if ended.ok else None
+    if container is None:
+        because = "it is gone, as with --rm when it ends" if _says_unknown(ended) else reason(ended, argv)
+        gathering.miss("container state", because, argv, as_root=denied(ended.stderr))
+        return
+    gathering.add(f"{program} inspect {container.name}", ended.stdout)
+    _events(gathering, container)
+
+
 def _around(gathering: Gathering, container: Container, seen: Sight) -> None:
     """The daemon's and the kernel's word, the control group, and the GPUs."""
     began, ended = container.time("StartedAt"), container.time("FinishedAt")
@@ -103,7 +117,7 @@ def _around(gathering: Gathering, container: Container, seen: Sight) -> None:
     since = f"@{int(min(times)) - _LEAD_S}" if times else None
     _daemon(gathering, container, seen, since)
     death = ended.timestamp() if ended else None
-    collect_kernel(gathering, seen=seen, since=since, death_s=death, boot="")
+    collect_kernel(gathering, seen, Span(since, min(times, default=None), death))
     pid = container.state.get("Pid")
     if isinstance(pid, int) and pid > 0:
         _group(gathering, container, pid)

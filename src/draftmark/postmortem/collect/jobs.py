@@ -10,7 +10,7 @@ from draftmark.postmortem.collect.files import read_file
 from draftmark.postmortem.collect.gathering import Collected, Gathering, Reader
 from draftmark.postmortem.collect.journal import sight
 from draftmark.postmortem.collect.kernel import NAME as KERNEL_LOG
-from draftmark.postmortem.collect.kernel import collect_kernel
+from draftmark.postmortem.collect.kernel import Span, collect_kernel
 
 _COLUMNS = "JobID,JobName,State,ExitCode,DerivedExitCode,MaxRSS,ReqMem,Elapsed,Timelimit,Start,End,NodeList,Reason"
 _FILES = re.compile(r"^\s*Std(?:Out|Err)=(\S.*?)\s*$", re.MULTILINE)
@@ -94,7 +94,7 @@ def _nodes(gathering: Gathering, rows: list[str]) -> None:
     since = start.replace("T", " ") + " UTC" if re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", start) else None
     if node and gathering.host.name.partition(".")[0] == node.partition(".")[0]:
         seen, _ = sight(gathering.host)
-        collect_kernel(gathering, seen=seen, since=since, death_s=None, boot="")
+        collect_kernel(gathering, seen, Span(since))
         return
     where = f"on {node}" if node and "assigned" not in node else "on the job's nodes"
     because = f"it is {where}"

@@ -85,7 +85,8 @@ def sight(host: Host) -> tuple[Sight, Completed]:
         return Sight.NOTHING, ended
     if "not seeing messages" in said:
         return Sight.OWN, ended
-    return (Sight.ALL if ended.ok and ended.stdout.strip() else Sight.NO_JOURNAL), ended
+    empty = "no journal files" in said or not ended.stdout.strip() or ended.stdout.startswith(b"-- No entries")
+    return (Sight.ALL if ended.ok and not empty else Sight.NO_JOURNAL), ended
 
 
 def entries(*matches: str, since: str | None = None, until: str | None = None, newest: bool = False) -> list[str]:

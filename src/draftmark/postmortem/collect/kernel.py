@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from draftmark.ports import Completed
@@ -17,63 +19,83 @@ _MATCH = "_TRANSPORT=kernel"
 _DMESG = (("dmesg", "-T"), ("dmesg",))  # busybox knows no -T
 _CTIME = re.compile(rb"\[\w{3} (\w{3} +\d+ \d\d:\d\d:\d\d \d{4})\]")
 _QUIET_LINES = 200
+_MARGIN_S = 600.0
 
 
-def collect_kernel(
-    gathering: Gathering, *, seen: Sight, since: str | None, death_s: float | None, boot: str
-) -> None:
-    """Keep the kernel's log, or say why it cannot be had.
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The time that matters.
 
-    Args:
-        gathering: What comes together.
-        seen: How much of the journal may be read.
-        since: Beginning of the window, for journalctl; None for all there is.
+    Attributes:
+        since: Its beginning, for journalctl; None for all there is.
+        begun_s: The same for the ring buffer, which is cut by us, seconds since the epoch; None to keep all.
         death_s: When the service died, as far as is known, seconds since the epoch.
-        boot: Boot id of its newest run; `` when unknown.
+        boot: Boot id of the newest run; `` when unknown.
     """
-    if seen is Sight.ALL and _from_journal(gathering, since, boot):
+
+    since: str | None = None
+    begun_s: float | None = None
+    death_s: float | None = None
+    boot: str = ""
+
+
+def collect_kernel(gathering: Gathering, seen: Sight, span: Span) -> None:
+    """Keep the kernel's log of that time, or say why not; `seen`: how much of the journal may be read."""
+    if seen is Sight.ALL and _from_journal(gathering, span):
         return
-    _from_ring_buffer(gathering, seen, since, death_s)
+    _from_ring_buffer(gathering, seen, span)
 
 
-def _from_journal(gathering: Gathering, since: str | None, boot: str) -> bool:
-    chunks = peeked(Output(gathering.host, entries(_MATCH, since=since)))
+def _from_journal(gathering: Gathering, span: Span) -> bool:
+    chunks = peeked(Output(gathering.host, entries(_MATCH, since=span.since)))
     if chunks is not None:
         gathering.add(NAME, chunks)
         return True
     # Quiet, or not kept? It was quiet if the journal holds other lines of the kernel of that boot.
     older = last_lines(gathering.host, entries(_MATCH, newest=True), _QUIET_LINES)
-    if not older or (boot and newest_boot(older) != boot):
+    if not older or (span.boot and newest_boot(older) != span.boot):
         return False
-    gathering.add(NAME, b"".join(older), (f"the kernel said nothing since {since}: these lines are older",))
+    gathering.add(NAME, b"".join(older), (f"the kernel said nothing since {span.since}: these lines are older",))
     return True
 
 
-def _from_ring_buffer(gathering: Gathering, seen: Sight, since: str | None, death_s: float | None) -> None:
-    host = gathering.host
+def _from_ring_buffer(gathering: Gathering, seen: Sight, span: Span) -> None:
     ended = Completed(None, missing=True)
     for argv in _DMESG:
-        ended = host.run(argv)
+        ended = gathering.host.run(argv)
         if ended.ok or ended.missing or denied(ended.stderr):
             break
-    command = for_people(_MATCH, since=since)
+    command = for_people(_MATCH, since=span.since)
     if not ended.ok or not ended.stdout.strip():
         journal = {Sight.ALL: "the journal holds none of it", Sight.NO_JOURNAL: "no journal to read it from"}
         because = f"{journal.get(seen, 'this user may not read it in the journal')}; {reason(ended, ('dmesg',))}"
         gathering.miss(NAME, because, command if seen is not Sight.ALL else "dmesg -T", as_root=True)
         return
-    gathering.add(NAME, ended.stdout, ("from the ring buffer (dmesg): this boot only",))
-    oldest = _oldest(ended.stdout)
-    if oldest is not None and death_s is not None and oldest > death_s:
+    output, note = _of_span(ended.stdout, span.begun_s)
+    gathering.add(NAME, output, ("from the ring buffer (dmesg): this boot only", *note))
+    oldest = _first_time(ended.stdout.splitlines())
+    if oldest is not None and span.death_s is not None and oldest > span.death_s:
         when = datetime.fromtimestamp(oldest, UTC).strftime("%Y-%m-%d %H:%M:%S")
         because = "the ring buffer begins after the death: it was overwritten, or the host was booted since"
         gathering.miss(f"{NAME} before {when} UTC", because, command, as_root=True)
 
 
-def _oldest(output: bytes) -> float | None:
+def _of_span(output: bytes, begun_s: float | None) -> tuple[bytes, tuple[str, ...]]:
+    """What was said since then, with a margin for a clock that was set; if that is nothing, the end of it all."""
+    lines = output.splitlines(keepends=True)
+    if begun_s is None or _first_time(lines) is None:
+        return output, ()
+    for index, line in enumerate(lines):
+        when = _first_time([line])
+        if when is not None and when >= begun_s - _MARGIN_S:
+            return b"".join(lines[index:]), (("older lines are left out",) if index else ())
+    return b"".join(lines[-_QUIET_LINES:]), ("the kernel said nothing in that time: these lines are older",)
+
+
+def _first_time(lines: Sequence[bytes]) -> float | None:
     """Time of the first line that has one, seconds since the epoch."""
-    head = output[: 1 << 16]
-    if match := _CTIME.search(head):
-        with suppress(ValueError):
-            return datetime.strptime(match[1].decode(), "%b %d %H:%M:%S %Y").replace(tzinfo=UTC).timestamp()
+    for line in lines[:_QUIET_LINES]:
+        if match := _CTIME.match(line):
+            with suppress(ValueError):
+                return datetime.strptime(match[1].decode(), "%b %d %H:%M:%S %Y").replace(tzinfo=UTC).timestamp()
     return None

@@ -12,7 +12,7 @@ from draftmark.ports import Completed, Host
 from draftmark.postmortem.collect.gathering import Collected, Gathering, Reader, close_names, reason
 from draftmark.postmortem.collect.journal import sight
 from draftmark.postmortem.collect.kernel import NAME as KERNEL_LOG
-from draftmark.postmortem.collect.kernel import collect_kernel
+from draftmark.postmortem.collect.kernel import Span, collect_kernel
 from draftmark.postmortem.collect.merged import merged_log
 
 _MAX_LINES = 200_000
@@ -177,7 +177,7 @@ def _node(gathering: Gathering, pod: Pod) -> None:
     gathering.command(f"kubectl events of node {pod.node}", argv, unread="node events", timeout_s=_WAIT_S)
     if gathering.host.name.partition(".")[0] == pod.node.partition(".")[0]:
         seen, _ = sight(gathering.host)
-        collect_kernel(gathering, seen=seen, since=None, death_s=None, boot="")
+        collect_kernel(gathering, seen, Span())
         return
     gathering.miss(
         KERNEL_LOG,

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from draftmark.ports import Completed, Host
 from draftmark.postmortem.collect.cgroups import collect_cgroups
+from draftmark.postmortem.collect.containers import collect_container_of_unit
 from draftmark.postmortem.collect.devices import collect_devices
 from draftmark.postmortem.collect.files import read_file
 from draftmark.postmortem.collect.gathering import (
@@ -25,7 +26,7 @@ from draftmark.postmortem.collect.journal import (
     sight,
     window,
 )
-from draftmark.postmortem.collect.kernel import collect_kernel
+from draftmark.postmortem.collect.kernel import Span, collect_kernel
 from draftmark.postmortem.collect.streams import Counted, Output, peeked
 from draftmark.postmortem.collect.units import Unit, find_unit, no_such_unit
 from draftmark.postmortem.collect.windows import unit_lines
@@ -35,6 +36,7 @@ _BYSTANDERS = ("systemd-oomd", "earlyoom", "nohang", "systemd-logind", "sudo", "
 _TARGETS = ("shutdown.target", "reboot.target", "poweroff.target", "halt.target", "kexec.target")
 _KILLERS = re.compile(rb'"SYSLOG_IDENTIFIER"\s*:\s*"(?:systemd|systemd-oomd|earlyoom|nohang)"')
 _INTERFERENCE = re.compile(rb"kill|systemctl|reboot|shutdown|poweroff|power off|ANOM_ABEND|sig=\d", re.IGNORECASE)
+_CONTAINER = re.compile(r"argv\[\]=(?:\S*/)?(docker|podman) (?:\S+ )*?run (?:.*? )?--name[= ]([\w.-]+)")
 _OUTPUT = re.compile(r"^\s*Standard(?:Output|Error)\s*=\s*(?:file|append|truncate):(\S.*?)\s*$", re.MULTILINE)
 
 
@@ -64,10 +66,11 @@ def collect_unit(host: Host, name: str, *, read: Reader, runs: int = 3, since: s
         raise no_such_unit(host, unit, because=_blindness(seen, asked))
     _gaps(gathering, unit, past, seen, found=found, asked=asked, start=start, runs=runs)
     _log_files(gathering, unit)
+    if match := _CONTAINER.search(unit.properties.get("ExecStart", "")):
+        collect_container_of_unit(gathering, match[1], match[2])
     if seen in (Sight.ALL, Sight.OWN):
         _bystanders(gathering, unit, start)
-    boot = past.runs[0].boot if past.runs else ""
-    collect_kernel(gathering, seen=seen, since=start or _stamp_of(unit), death_s=_death(unit, past), boot=boot)
+    collect_kernel(gathering, seen, _span(unit, past, start))
     collect_cgroups(gathering, unit)
     _core_dump(gathering, unit)
     collect_devices(gathering)
@@ -145,16 +148,21 @@ def _one_boot(host: Host) -> bool:
     return boots.ok and len(re.findall(rb"^\s*-?\d+ [0-9a-f]{32} ", boots.stdout, re.MULTILINE)) == 1
 
 
-def _stamp_of(unit: Unit) -> str | None:
-    """When its last run began, as systemd prints it, which journalctl understands."""
-    return unit.properties.get("ExecMainStartTimestamp") or None
+def _span(unit: Unit, past: History, start: str | None) -> Span:
+    """The time in which the kernel may have had a hand in it."""
+    began = unit.properties.get("ExecMainStartTimestamp", "")
+    # By systemd alone: of a unit that was started again, only the run after the death is known.
+    once = unit.properties.get("NRestarts") == "0" and unit.properties.get("ActiveState") in ("failed", "inactive")
+    return Span(
+        since=start or began or None,  # journalctl understands the stamp as systemd prints it
+        begun_s=min((run.first_s for run in past.runs), default=_seconds(began) if once else None),
+        death_s=past.exits[0] if past.exits else _seconds(unit.properties.get("ExecMainExitTimestamp", "")),
+        boot=past.runs[0].boot if past.runs else "",
+    )
 
 
-def _death(unit: Unit, past: History) -> float | None:
-    """When its main process last ended, seconds since the epoch."""
-    if past.exits:
-        return past.exits[0]
-    stamp = unit.properties.get("ExecMainExitTimestamp", "")
+def _seconds(stamp: str) -> float | None:
+    """A time of `systemctl show`, seconds since the epoch; None when it is not in UTC, or none."""
     try:
         return datetime.strptime(stamp, "%a %Y-%m-%d %H:%M:%S UTC").replace(tzinfo=UTC).timestamp()
     except ValueError:
