@@ -24,6 +24,7 @@ class Ending:
         child_lines: That tell of the child.
         stops: Requests to stop, by systemd, a container engine or the kubelet.
         running: The service is up now, by a record; None when no record tells.
+        restarted: How often a supervisor has started it again, as far as a record tells.
     """
 
     signal: int | None = None
@@ -36,6 +37,7 @@ class Ending:
     asked: list[Event] = field(default_factory=list)
     running: bool | None = None
     result: str = ""
+    restarted: int = 0
 
     @property
     def known(self) -> bool:
@@ -52,6 +54,8 @@ def read_ending(scene: Scene) -> Ending:
     _containers(ending, scene)
     for event in scene.events("child-exit"):
         _child(ending, event)
+    for event in scene.events("exit-code"):
+        _shell(ending, int(event.values.get("code") or event.values["code2"]), event.line)
     for event in scene.events("killed"):
         if ending.child_signal is None and ending.signal is None:
             ending.child_signal = 9
@@ -68,6 +72,16 @@ def _systemd(ending: Ending, event: Event) -> None:
     code, status = event.values["code"], int(event.values["status"])
     ending.signal, ending.status = (None, status) if code == "exited" else (status, None)
     ending.lines.append(event.line)
+
+
+def _shell(ending: Ending, code: int, line: Line) -> None:
+    """An exit status as a shell or compose tells it: 128 + signal for a death by signal."""
+    if ending.signal is None and ending.status is None:
+        ending.signal, ending.status = (code - 128, None) if _SIGNALLED < code < _SIGNALLED + 65 else (None, code)
+    ending.lines.append(line)
+
+
+_SIGNALLED = 128
 
 
 def _unit_record(ending: Ending, scene: Scene) -> None:
@@ -93,6 +107,7 @@ def _containers(ending: Ending, scene: Scene) -> None:
     for container in scene.records.containers:
         if container.running is not None:
             ending.running = bool(ending.running) or container.running
+        ending.restarted = max(ending.restarted, container.restarts or 0)
         code = container.exit_code
         if code is None or (container.running and not container.restarts and not container.reason):
             continue

@@ -17,6 +17,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from draftmark.postmortem.hints import hints_in
 from draftmark.postmortem.model import Line
 from draftmark.postmortem.tables import ANY, Sign, Tables
 from draftmark.postmortem.tracebacks import Trace, read_traces
@@ -36,7 +37,11 @@ _VOICES = {
     "podman": "docker",
     "kubelet": "kubelet",
 }
-_UNIT = re.compile(r"^(?P<unit>[^\s:]+\.(?:service|scope|socket|slice|mount|timer|target)): ")
+_KINDS = r"(?:service|scope|socket|slice|mount|timer|target|swap|path|device|automount)"
+_UNIT = re.compile(
+    rf"^(?:(?P<unit>[^\s:]+\.{_KINDS}): |(?:Starting|Started|Stopping|Stopped|Finished|Reloading|Failed to start|Dependency "
+    rf"failed for) (?P<named>[^\s:]+\.{_KINDS})(?: - |\.|…|$))"
+)
 _RECORD = "record"
 
 
@@ -79,8 +84,10 @@ def read_events(lines: Sequence[Line], tables: Tables, *, records: bool = False,
         first: `order` of the first line.
     """
     found: list[Event] = []
-    for order, line in enumerate(lines, first):
-        found.extend(_line_events(line, order, tables, records=records))
+    standing = hints_in([line.text for line in lines], tables.hints)
+    for order, (line, hints) in enumerate(zip(lines, standing, strict=True), first):
+        if hints or line.fields:
+            found.extend(_line_events(line, order, tables, hints, records=records))
     return found
 
 
@@ -89,10 +96,10 @@ def traces_of(lines: Sequence[Line]) -> list[Trace]:
     return read_traces(lines)
 
 
-def _line_events(line: Line, order: int, tables: Tables, *, records: bool) -> Iterator[Event]:
+def _line_events(line: Line, order: int, tables: Tables, hints: Sequence[str], *, records: bool) -> Iterator[Event]:
     speaker = _RECORD if records else voice(line)
     by_id = tables.of_message_id(line.fields.get("MESSAGE_ID", "")) if line.fields else None
-    signs = _candidates(line.text, tables)
+    signs = _candidates(hints, tables)
     if by_id is not None and by_id not in signs:
         signs = (by_id, *signs)
     hits: list[Event] = []
@@ -109,19 +116,15 @@ def _line_events(line: Line, order: int, tables: Tables, *, records: bool) -> It
     yield from hits
 
 
-def _candidates(text: str, tables: Tables) -> tuple[Sign, ...]:
-    """Signs of which a hint stands in the text, each once, in the tables' order of hints."""
-    found: dict[str, Sign] = {}
-    for hint, signs in tables.by_hint.items():
-        if hint in text:
-            for sign in signs:
-                found[sign.id] = sign
-    return tuple(found.values())
+def _candidates(hints: Sequence[str], tables: Tables) -> tuple[Sign, ...]:
+    """Signs of which a hint stands in a text, each once, in the tables' order."""
+    found = {sign.id for hint in hints for sign in tables.by_hint[hint]}
+    return tuple(sorted((tables.by_id[name] for name in found), key=tables.place))
 
 
 def unit_of(line: Line) -> str:
     """The unit that a line of systemd's is about, if it says so."""
-    if line.unit:
+    if line.unit and line.unit != "init.scope":
         return line.unit
     match = _UNIT.match(line.text)
-    return match["unit"] if match else ""
+    return (match["unit"] or match["named"]) if match else ""

@@ -151,24 +151,27 @@ def find_faults(
     found = [fault for trace in traces if (fault := _of_trace(trace, tables, stage, first, events))]
     named = {id(raised.line) for trace in traces for raised in trace.raised}
     for event in events:
-        if event.role != "fault" or event.order in quoted or id(event.line) in named:
+        if event.role != "fault" or event.order in quoted or id(event.line) in named or event.line.level in _CALM:
             continue
         found.append(_of_event(event, stage))
     return sorted(found, key=lambda fault: fault.order)
 
 
+_CALM = frozenset(("I", "D"))  # what a logger calls information is not a failure
+
+
 def _of_event(event: Event, stage: Stage) -> Fault:
     sign = event.sign
-    cause = sign.cause
+    cause, certain = sign.cause, sign.strength == "certain"
     if cause == "cuda-oom":
-        cause = _oom_stage(stage.step(event.order, event.line.actor), (), event.line.text)
+        cause, certain = _oom_stage(stage.step(event.order, event.line.actor), (), event.line.text)
     return Fault(
         cause=cause,
-        certain=sign.strength == "certain",
+        certain=certain,
         line=event.line,
         order=event.order,
         what=sign.what,
-        wrapper=sign.wrapper,
+        wrapper=sign.wrapper or event.line.level == "W",
         symptom=sign.symptom,
         request=sign.request,
         client=sign.client,
@@ -177,23 +180,27 @@ def _of_event(event: Event, stage: Stage) -> Fault:
     )
 
 
-def _oom_stage(step: str, raised: Sequence[Raised], text: str) -> str:
-    """Which allocation found no GPU memory: by the call stack, by the message, else by how far the start had come."""
+def _oom_stage(step: str, raised: Sequence[Raised], text: str) -> tuple[str, bool]:
+    """Which allocation found no GPU memory, and whether that is sure.
+
+    By the call stack or the message; else by how far the start had come.
+    """
     if "graph failed" in text or (frames_in(raised, *_CAPTURE) and step in ("capture", "pool", "")):
-        return "cuda-oom-cuda-graph-capture"
+        return "cuda-oom-cuda-graph-capture", True
     if "warming up sampler" in text or frames_in(raised, *_ACTIVATION):
-        return "cuda-oom-runtime-activation"
+        return "cuda-oom-runtime-activation", True
     if step == "after":
-        return "cuda-oom-runtime-activation"
+        return "cuda-oom-runtime-activation", True
     if frames_in(raised, *_POOL):
-        return "cuda-oom-kv-pool-init"
+        return "cuda-oom-kv-pool-init", True
     if frames_in(raised, *_LOADER, "create_weights"):
-        return "cuda-oom-weights-load"
-    return {
+        return "cuda-oom-weights-load", True
+    cause = {
         "weights": "cuda-oom-weights-load",
         "pool": "cuda-oom-kv-pool-init",
         "capture": "cuda-oom-cuda-graph-capture",
     }.get(step, "cuda-oom-runtime-activation")
+    return cause, step in ("weights", "capture", "")
 
 
 def _of_trace(trace: Trace, tables: Tables, stage: Stage, first: int, events: Sequence[Event]) -> Fault | None:
@@ -207,7 +214,8 @@ def _of_trace(trace: Trace, tables: Tables, stage: Stage, first: int, events: Se
     request = _is_request(order, events)
     choice = _named(links, tables, phase)
     if choice is None:
-        raised, sign, cause, certain = links[0], None, _unnamed(links, header, phase, stage, order), True
+        raised, sign, cause = links[0], None, _unnamed(links, header, phase, stage, order)
+        certain = not (raised.name in _WORDLESS and not raised.message)
         what = f"{raised.name} in the engine"
     else:
         raised, sign = choice
@@ -216,7 +224,7 @@ def _of_trace(trace: Trace, tables: Tables, stage: Stage, first: int, events: Se
             cause = _refusal(sign, links, tables)
     if cause == "cuda-oom":
         text = " ".join(link.text for link in links)
-        cause = _oom_stage(stage.step(order, trace.begin.actor), links, text)
+        cause, certain = _oom_stage(stage.step(order, trace.begin.actor), links, text)
     support = [link.line for link in links if link is not raised] + raised.more[:3]
     if header.strip():
         support.insert(0, trace.begin)
@@ -330,7 +338,9 @@ def mark_survived(faults: Iterable[Fault], events: Sequence[Event]) -> None:
         fault.survived = _went_on(fault, events, deadly)
 
 
-_FURTHER = frozenset(("weights-begin", "weights-end", "pool", "capture-begin", "capture-end", "ready", "http-up"))
+_FURTHER = frozenset(
+    ("starting", "weights-begin", "weights-end", "pool", "capture-begin", "capture-end", "ready", "http-up")
+)
 
 
 def _went_on(fault: Fault, events: Sequence[Event], deadly: int | None) -> bool:
@@ -339,7 +349,9 @@ def _went_on(fault: Fault, events: Sequence[Event], deadly: int | None) -> bool:
     for event in events:
         if event.order <= last or (deadly is not None and event.order >= deadly):
             continue
-        if event.role in _FURTHER and _same_speaker(fault.line, event.line):
+        if event.role in _FURTHER and (
+            _same_speaker(fault.line, event.line) or _much_later(fault.line, event.line)
+        ):
             return True
         if event.role == "traffic" and not _same_moment(fault.line, event.line):
             served += 1
@@ -351,6 +363,13 @@ _SERVED_AFTER = 3
 
 def _same_speaker(one: Line, other: Line) -> bool:
     return one.actor == other.actor or not other.actor
+
+
+def _much_later(one: Line, other: Line) -> bool:
+    """Later than a failing rank's neighbours would go on for."""
+    return (
+        one.time is not None and other.time is not None and one.clock == other.clock and other.time - one.time > 5
+    )
 
 
 def _same_moment(one: Line, other: Line) -> bool:

@@ -40,7 +40,7 @@ def judge(scene: Scene) -> Judgement:
     """Decide."""
     ending = read_ending(scene)
     killers = list(host.claims(scene, ending))
-    hardware = [c for c in gpu.claims(scene, ending)]
+    hardware = list(gpu.claims(scene, ending))
     supervised = list(supervisor.claims(scene, ending))
     own = list(program.claims(scene, ending))
     silent = list(quiet.claims(scene, ending))

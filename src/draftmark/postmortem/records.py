@@ -23,6 +23,7 @@ class UnitRecord:
     lines: dict[str, Line] = field(default_factory=dict)
 
     def get(self, name: str) -> str:
+        """A property as text; `` when it was not shown."""
         return self.values.get(name, "")
 
     def number(self, name: str) -> int | None:
@@ -65,6 +66,7 @@ class Records:
     unit: UnitRecord | None = None
     containers: list[ContainerRecord] = field(default_factory=list)
     pod: str = ""
+    pod_failed: bool = False
     working_set: tuple[float, Line] | None = None
     memory_limit: tuple[float, Line] | None = None
     processes: list[Line] = field(default_factory=list)
@@ -122,17 +124,15 @@ def _docker(source: Source) -> Iterator[ContainerRecord]:
             started=str(state.get("StartedAt") or ""),
             finished=str(state.get("FinishedAt") or ""),
         )
-        for key, wanted in (
-            ("exit_code", '"ExitCode"'),
-            ("oom_killed", '"OOMKilled"'),
-            ("shm_bytes", '"ShmSize"'),
-            ("memory_limit", '"Memory"'),
-            ("running", '"Running"'),
-            ("finished", '"FinishedAt"'),
-        ):
-            line = next((line for line in source.lines if wanted in line.text), None)
-            if line is not None:
-                record.lines[key] = line
+        record.lines = _found(
+            source,
+            exit_code='"ExitCode"',
+            oom_killed='"OOMKilled"',
+            shm_bytes='"ShmSize"',
+            memory_limit='"Memory"',
+            running='"Running"',
+            finished='"FinishedAt"',
+        )
         yield record
 
 
@@ -143,6 +143,7 @@ def _pods(source: Source, found: Records) -> Iterator[ContainerRecord]:
         if pod.get("kind", "Pod") != "Pod" or not status:
             continue
         found.pod = found.pod or str(_map(pod.get("metadata")).get("name", ""))
+        found.pod_failed = status.get("phase") == "Failed"
         limits = {
             str(c.get("name")): _map(_map(c.get("resources")).get("limits")).get("memory")
             for c in map(_map, _map(pod.get("spec")).get("containers") or [])
@@ -151,7 +152,7 @@ def _pods(source: Source, found: Records) -> Iterator[ContainerRecord]:
             yield ContainerRecord(
                 name=found.pod,
                 reason=str(status["reason"]),
-                lines={"reason": line for line in source.lines if f'"{status["reason"]}"' in line.text},
+                lines=_found(source, reason=f'"{status["reason"]}"'),
             )
         for entry in map(_map, status.get("containerStatuses") or []):
             yield from _pod_container(entry, limits, source)
@@ -175,11 +176,14 @@ def _pod_container(
         started=str(ended.get("startedAt") or ""),
         finished=str(ended.get("finishedAt") or ""),
     )
-    for key, wanted in (("exit_code", '"exitCode"'), ("reason", f'"reason": "{record.reason}"')):
-        line = next((line for line in source.lines if wanted in line.text), None)
-        if line is not None:
-            record.lines[key] = line
+    record.lines = _found(source, exit_code='"exitCode"', reason=f'"reason": "{record.reason}"')
     yield record
+
+
+def _found(source: Source, **wanted: str) -> dict[str, Line]:
+    """The first line that holds each text, by the key."""
+    found = {key: next((line for line in source.lines if text in line.text), None) for key, text in wanted.items()}
+    return {key: line for key, line in found.items() if line is not None}
 
 
 _KEY = re.compile(r"^(?P<blank>\s*)(?P<key>[A-Z][\w ]*?):\s*(?P<value>.*)$")
@@ -199,6 +203,8 @@ def _describe(source: Source, found: Records) -> Iterator[ContainerRecord]:
         key, value = match["key"], match["value"].strip()
         if key == "Name" and not match["blank"]:
             found.pod = found.pod or value
+        elif key == "Status" and not match["blank"]:
+            found.pod_failed = value == "Failed"
         elif key == "Container ID" and record.image:
             yield record
             record = ContainerRecord()
@@ -249,8 +255,8 @@ def _metrics(source: Source, found: Records) -> None:
 def _jobs(source: Source) -> Iterator[tuple[str, str, Line]]:
     for line in source.lines:
         match = re.search(
-            r"(?:^|[\s|])(OUT_OF_ME\S*?|TIMEOUT|NODE_FAIL|CANCELLED(?: by \d+|\+)?|PREEMPTED|FAILED|COMPLETED|BOOT_FAIL|DEADLINE)"
-            r"(?=[\s|]|$)",
+            r"(?:^|[\s|])(OUT_OF_ME\S*?|TIMEOUT|NODE_FAIL|CANCELLED(?: by \d+|\+)?|PREEMPTED|FAILED|COMPLETED|"
+            r"BOOT_FAIL|DEADLINE)(?=[\s|]|$)",
             line.text,
         )
         if match:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from draftmark.postmortem.events import Event, read_events, traces_of, voice
 from draftmark.postmortem.faults import Fault, Stage, find_faults, mark_survived
@@ -43,7 +44,7 @@ class Stream:
     last: Line | None = None
 
 
-@dataclass(slots=True)
+@dataclass
 class Scene:
     """What the judge looks at."""
 
@@ -60,18 +61,21 @@ class Scene:
 
     def events(self, *roles: str) -> list[Event]:
         """Events of these roles, from all streams and records, in their order."""
-        return [event for event in self.all_events() if event.role in roles]
+        return [event for event in self.telling if event.role in roles]
 
     def signs(self, *ids: str) -> list[Event]:
         """Events of these signs."""
-        return [event for event in self.all_events() if event.sign.id in ids]
+        return [event for event in self.telling if event.sign.id in ids]
 
-    def all_events(self) -> Iterator[Event]:
-        """Every event of the examined lives."""
-        for stream in self.streams:
-            if not stream.client:
-                yield from stream.events
-        yield from self.record_events
+    def all_events(self) -> list[Event]:
+        """Every event of the examined lives but ordinary traffic."""
+        return self.telling
+
+    @cached_property
+    def telling(self) -> list[Event]:
+        """The events that rules look at, in order: traffic, of which there may be much, is left to the streams."""
+        served = [event for stream in self.streams if not stream.client for event in stream.events]
+        return [event for event in (*served, *self.record_events) if event.role not in ("traffic", "engine")]
 
     @property
     def faults(self) -> list[Fault]:
@@ -83,19 +87,20 @@ class Scene:
         """Streams that are the server's, not a client's."""
         return [stream for stream in self.streams if not stream.client]
 
-    def has_voice(self, *voices: str) -> bool:
-        """Whether a line of such a voice was handed over."""
-        return any(voice(line) in voices for stream in self.streams for line in stream.lines)
+    @cached_property
+    def voices(self) -> frozenset[str]:
+        """Who speaks in the logs that were handed over."""
+        return frozenset(voice(line) for stream in self.streams for line in stream.lines)
 
     @property
     def kernel_read(self) -> bool:
         """Whether a kernel log was handed over."""
-        return self.has_voice("kernel")
+        return "kernel" in self.voices
 
     @property
     def journal_read(self) -> bool:
         """Whether systemd's own lines were handed over."""
-        return self.has_voice("systemd")
+        return "systemd" in self.voices
 
 
 def build_scene(
@@ -126,9 +131,9 @@ def build_scene(
         unread=list(unread),
         examined=tuple(source.name for source in sources if source.kind is not Kind.UNUSABLE),
     )
-    _identify(scene)
     for stream in scene.streams:
         stream.client = _is_client(stream, scene)
+    _identify(scene)
     return scene
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from draftmark.postmortem.events import unit_of, voice
 from draftmark.postmortem.model import Line
-from draftmark.postmortem.tables import Tables
+from draftmark.postmortem.tables import Sign, Tables
 
 _LIKELY = re.compile(
     r"(?i)sglang|vllm|llama|llm|ollama|tgi|text-generation|trt|triton|lmdeploy|aphrodite|infer|qwen|deepseek|mistral|"
@@ -28,6 +28,9 @@ _SERVER_COMM = re.compile(
     r"trtllm\S*|lmdeploy\S*|aphrodite\S*|pt_main_thread|EngineCore\S*|APIServer\S*|koboldcpp\S*|mpirun|uvicorn|"
     r"gunicorn\S*|torchrun|server|api_server\S*)"
 )
+_COMPOSE_EXIT = re.compile(r"^(\S+) exited with code \d+$")
+_JOB = re.compile(r"^(?:Starting|Started|Stopping|Stopped|Finished|Failed to start|Dependency failed for) ")
+_HOUSEKEEPING = re.compile(r"(?i)\b(?:session \d+|target|timer|mount|slice|socket|cleanup|rotate|daily|update)\b")
 _SUPERVISORS = ("systemd", "kernel", "oomd", "earlyoom", "nohang", "coredump", "sudo", "docker", "kubelet")
 
 
@@ -37,6 +40,7 @@ class Subject:
 
     Attributes:
         unit: Its systemd unit; `` when none is known.
+        others: Units that the lines name and that are not ours.
         idents: What journald or compose calls the writer of its lines; empty when lines bear no name.
         containers: Ids or names of its containers, as far as known.
         pids: Processes that are known to be its own.
@@ -44,6 +48,7 @@ class Subject:
     """
 
     unit: str = ""
+    others: frozenset[str] = frozenset()
     idents: frozenset[str] = frozenset()
     containers: frozenset[str] = frozenset()
     pids: set[int] = field(default_factory=set)
@@ -53,13 +58,27 @@ class Subject:
         """Whether a line is the service's own, or about it, or of a voice that may speak about it."""
         speaker = voice(line)
         if speaker == "systemd":
-            unit = unit_of(line)
-            return not unit or not self.unit or _same_unit(unit, self.unit) or unit.endswith((".slice", ".scope"))
+            return self._about_us(line)
+        gone = _COMPOSE_EXIT.match(line.text)
+        if gone and self.idents and gone[1] not in self.idents:
+            return False
         if speaker in _SUPERVISORS:
             return True
         if line.unit and self.unit and line.unit.endswith(".service") and not _same_unit(line.unit, self.unit):
             return False
         return not line.ident or not self.idents or line.ident in self.idents
+
+    def _about_us(self, line: Line) -> bool:
+        unit = unit_of(line)
+        if unit:
+            if unit in self.others:
+                return unit.endswith((".slice", ".scope")) and "user" not in unit and unit != "init.scope"
+            return not self.unit or _same_unit(unit, self.unit)
+        if not _JOB.match(line.text):
+            return True
+        if self.unit and _stem(self.unit).lower() in line.text.lower():
+            return True
+        return not self.others and not _HOUSEKEEPING.search(line.text)
 
     def killed(self, *, comm: str = "", cgroup: str = "", pid: int | None = None) -> bool | None:
         """Whether a victim that the kernel or a daemon names is ours; None when it cannot be told.
@@ -88,37 +107,68 @@ def _same_unit(one: str, other: str) -> bool:
     return one == other or one.partition(".service")[0] == other.partition(".service")[0]
 
 
-def find_subject(lines: Iterable[Line], tables: Tables, *, unit: str = "", named: Sequence[str] = ()) -> Subject:
+def find_subject(lines: Sequence[Line], tables: Tables, *, unit: str = "", named: Sequence[str] = ()) -> Subject:
     """Who it is, by the lines themselves.
 
     Args:
         lines: Of all logs.
+        tables: For the words by which an engine is known.
         unit: Where the user or a record names it.
         named: Containers that records name.
     """
-    units: Counter[str] = Counter()
-    idents: Counter[str] = Counter()
-    engine: Counter[str] = Counter()
-    failed: set[str] = set()
+    marks = _Marks()
     subject = Subject(containers=frozenset(named))
-    engine_signs = [sign for sign in tables.signs if sign.role in ("engine", "start", "traffic") and sign.engine]
-    for line in lines:
+    engines = [sign for sign in tables.signs if sign.role in ("engine", "start", "traffic") and sign.engine]
+    starts = [sign for sign in engines if sign.role == "start"]
+    for place, line in enumerate(lines):
         speaker = voice(line)
         if speaker == "systemd":
-            about = unit_of(line)
-            units[about] += bool(about)
-            if about and ("exited" in line.text or "Failed with" in line.text or "timed out" in line.text):
-                failed.add(about)
-            _processes(line, subject, about, unit)
-        elif speaker == "app" and line.ident:
-            idents[line.ident] += 1
-            if engine[line.ident] < 3 and any(
-                any(hint in line.text for hint in sign.hints) and sign.search(line.text) for sign in engine_signs
-            ):
-                engine[line.ident] += 1
-    subject.unit = unit or _pick_unit(units, failed, idents)
-    subject.idents = _pick_idents(idents, engine, subject.unit)
+            marks.systemd(place, line, unit_of(line))
+            _processes(line, subject, unit_of(line), unit)
+        elif speaker == "app":
+            marks.app(place, line, engines, starts)
+    subject.unit = unit or _pick_unit(marks)
+    subject.others = frozenset(name for name in marks.units if name and not _same_unit(name, subject.unit))
+    subject.idents = _pick_idents(marks, subject.unit)
     return subject
+
+
+@dataclass(slots=True)
+class _Marks:
+    """What the lines tell about units and writers."""
+
+    units: Counter[str] = field(default_factory=Counter)
+    idents: Counter[str] = field(default_factory=Counter)
+    engine: Counter[str] = field(default_factory=Counter)
+    own_units: Counter[str] = field(default_factory=Counter)
+    started: dict[str, list[int]] = field(default_factory=dict)
+    exited: dict[str, list[int]] = field(default_factory=dict)
+    engine_lines: list[int] = field(default_factory=list)
+    engine_starts: list[int] = field(default_factory=list)
+
+    def systemd(self, place: int, line: Line, about: str) -> None:
+        if not about:
+            return
+        self.units[about] += 1
+        if line.text.startswith(("Started", "Starting")):
+            self.started.setdefault(about, []).append(place)
+        if "Main process exited" in line.text or "Failed with" in line.text or "timed out" in line.text:
+            self.exited.setdefault(about, []).append(place)
+
+    def app(self, place: int, line: Line, engines: Sequence[Sign], starts: Sequence[Sign]) -> None:
+        if line.ident:
+            self.idents[line.ident] += 1
+        if _says(line, engines):
+            self.engine[line.ident] += 1
+            self.engine_lines.append(place)
+            if line.unit:
+                self.own_units[line.unit] += 1
+            if _says(line, starts):
+                self.engine_starts.append(place)
+
+
+def _says(line: Line, signs: Sequence[Sign]) -> bool:
+    return any(any(hint in line.text for hint in sign.hints) and sign.search(line.text) for sign in signs)
 
 
 def _processes(line: Line, subject: Subject, about: str, unit: str) -> None:
@@ -130,30 +180,55 @@ def _processes(line: Line, subject: Subject, about: str, unit: str) -> None:
         subject.comms.add(match[2])
 
 
-def _pick_unit(units: Counter[str], failed: set[str], idents: Counter[str]) -> str:
-    services = [name for name in units if name.endswith((".service", ".scope"))]
-    if len(services) <= 1:
-        return services[0] if services else ""
+def _pick_unit(marks: _Marks) -> str:
+    """The unit whose server this is; `` when the units named in the lines are others'."""
+    services = [name for name in marks.units if name.endswith((".service", ".scope"))]
+    if marks.own_units:
+        return max(marks.own_units, key=lambda name: marks.own_units[name])
+    linked = [name for name in services if _linked(name, marks)]
+    if not linked and marks.engine_lines:
+        return ""  # a server speaks in these lines, and no unit named in them is tied to it
+    candidates = linked or [name for name in services if not _FOREIGN.match(_stem(name))] or services
 
-    def weight(name: str) -> tuple[bool, bool, bool, int]:
-        stem = name.rpartition(".")[0].partition("@")[0]
+    def weight(name: str) -> tuple[bool, bool, int]:
         return (
-            bool(_LIKELY.search(stem)),
-            not _FOREIGN.match(stem),
-            name in failed or stem in idents,
-            units[name],
+            bool(_LIKELY.search(_stem(name))),
+            name in marks.exited or _stem(name) in marks.idents,
+            marks.units[name],
         )
 
-    return max(services, key=weight)
+    return max(candidates, key=weight, default="")
 
 
-def _pick_idents(idents: Counter[str], engine: Counter[str], unit: str) -> frozenset[str]:
+def _linked(name: str, marks: _Marks) -> bool:
+    """Whether a unit belongs to the server: by its name, or because it starts and ends with the server's lines."""
+    stem = _stem(name)
+    if _FOREIGN.match(stem):
+        return False
+    if _LIKELY.search(stem) or marks.engine[stem]:
+        return True
+    for begun in marks.started.get(name, []):
+        if any(begun < start <= begun + _SOON_LINES for start in marks.engine_starts):
+            return True
+    return bool(marks.engine_lines) and any(
+        end > marks.engine_lines[-1] >= end - _SOON_LINES for end in marks.exited.get(name, [])
+    )
+
+
+_SOON_LINES = 20
+
+
+def _stem(unit: str) -> str:
+    return unit.rpartition(".")[0].partition("@")[0]
+
+
+def _pick_idents(marks: _Marks, unit: str) -> frozenset[str]:
+    idents = marks.idents
     if len(idents) <= 1:
         return frozenset(idents)
-    ours = {name for name in idents if engine[name]}
+    ours = {name for name in idents if marks.engine[name]}
     if not ours:
-        stem = unit.rpartition(".")[0]
-        ours = {name for name in idents if _LIKELY.search(name) or (stem and name == stem)}
+        ours = {name for name in idents if _LIKELY.search(name) or (unit and name == _stem(unit))}
     if not ours:
         ours = {name for name in idents if not _FOREIGN.match(re.sub(r"[-_.]\d+$", "", name))}
     return frozenset(ours or idents)

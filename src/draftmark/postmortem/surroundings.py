@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from draftmark.postmortem.claims import unique
 from draftmark.postmortem.judge import Judgement
-from draftmark.postmortem.model import Candidate, Evidence, Line, RuledOut, Unread
+from draftmark.model import Evidence
+from draftmark.postmortem.model import Candidate, Line, RuledOut, Unread
 from draftmark.postmortem.scene import Scene
 
 _KILLED = frozenset(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -89,7 +89,6 @@ class Tables:
 
     signs: tuple[Sign, ...]
     causes: Mapping[str, Cause]
-    _by_hint: Mapping[str, tuple[Sign, ...]] = field(default_factory=dict, repr=False)
 
     @cached_property
     def by_hint(self) -> Mapping[str, tuple[Sign, ...]]:
@@ -99,6 +98,24 @@ class Tables:
             for hint in sign.hints:
                 found.setdefault(hint, []).append(sign)
         return {hint: tuple(signs) for hint, signs in found.items()}
+
+    @cached_property
+    def hints(self) -> tuple[str, ...]:
+        """Every hint, once."""
+        return tuple(self.by_hint)
+
+    @cached_property
+    def by_id(self) -> Mapping[str, Sign]:
+        """Signs by name."""
+        return {sign.id: sign for sign in self.signs}
+
+    @cached_property
+    def _places(self) -> Mapping[str, int]:
+        return {sign.id: place for place, sign in enumerate(self.signs)}
+
+    def place(self, sign: Sign) -> int:
+        """Where a sign stands among all: the order in which a line's meanings are given."""
+        return self._places[sign.id]
 
     @cached_property
     def literals(self) -> tuple[str, ...]:

@@ -79,6 +79,7 @@ class _Open:
     chained: bool = False
     closed: bool = False  # the exception line has been seen
     message: bool = False  # lines of its message may follow
+    fresh: bool = True  # nothing has followed the first line yet: it may be written twice
     seen: int = 0
 
 
@@ -108,9 +109,9 @@ class _Reader:
         if current is None and not line.actor:
             current = self._open.get(self._last) if self._last and self._last[0] == line.ident else None
             key = self._last if current is not None and self._last else key
-        if current is not None and (current.chained or not (current.frames or current.trace.raised)):
+        if current is not None and (current.chained or current.fresh):
             current.chained = current.closed = current.message = False
-            current.frames = []
+            current.frames, current.fresh = [], True
         else:
             trace = Trace(line, order, order)
             self.traces.append(trace)
@@ -125,6 +126,7 @@ class _Reader:
         if current is None:
             return
         current.seen += 1
+        current.fresh = current.fresh and not line.text.lstrip().startswith("File ")
         if current.seen > _PATIENCE:
             del self._open[key]
             return

@@ -34,9 +34,10 @@ def claims(scene: Scene, ending: Ending) -> Iterator[Claim]:
         yield _claim(scene, _first(roots), ending)
     if wrappers:
         fault = _first(wrappers)
-        if not _absorbed(fault, roots):
+        if not roots:
             yield _claim(scene, fault, ending)
     yield from _crash(scene, ending)
+    yield from _start_limit(scene, ending)
     yield from _vanished_worker(scene, ending)
 
 
@@ -74,10 +75,6 @@ def _first(faults: Sequence[Fault]) -> Fault:
 _BURST_LINES = 60
 
 
-def _absorbed(wrapper: Fault, roots: Sequence[Fault]) -> bool:
-    return bool(roots)
-
-
 def _claim(scene: Scene, fault: Fault, ending: Ending) -> Claim:
     cause = scene.tables.causes.get(fault.cause)
     text = fault.line.text.strip()
@@ -88,11 +85,14 @@ def _claim(scene: Scene, fault: Fault, ending: Ending) -> Claim:
     if fault.cause == "peer-rank-died":
         elsewhere = "the log of the rank or node that closed first"
     certain = fault.certain and not fault.wrapper
+    proof = []
+    if fault.cause == "segfault-or-abort" and {ending.signal, ending.child_signal} & _CRASHES.keys():
+        certain, proof = True, [*ending.lines[:1], *ending.child_lines[:1]]
     limits = [event.line for event in scene.events("start-limit")]
-    lines = unique([fault.line, *fault.support, *_same(scene, fault)], 6 - min(2, len(limits))) + limits[:2]
+    lines = unique([fault.line, *proof, *fault.support, *_same(scene, fault)], 6 - min(2, len(limits))) + limits[:2]
     title = cause.title if cause else fault.cause
     said = f"{title[0].upper()}{title[1:]}: {text[:200]}"
-    died = None if fault.cause in ("fd-limit",) and not ending.known else True
+    died = None if fault.cause == "fd-limit" and not ending.known else True
     return Claim(
         cause=fault.cause,
         confidence=certain_if(certain),
@@ -190,12 +190,30 @@ def _crash(scene: Scene, ending: Ending) -> Iterator[Claim]:
             dumps = [e.line for e in scene.signs("coredump")]
             yield Claim(
                 cause=cause,
-                confidence=Confidence.CERTAIN,
+                # An abort is what something else ends in: what it was is not told. The other signals are the crash.
+                confidence=certain_if(signal != 6 or not any(fault.wrapper for fault in scene.faults)),
                 summary=f"A process of the server {did}; nothing else says why ({signal_name(signal)}).",
                 lines=unique([*lines, *dumps]),
                 phase=last_phase(scene),
             )
             return
+
+
+def _start_limit(scene: Scene, ending: Ending) -> Iterator[Claim]:
+    """systemd gave up, and no line says what the first failure was: it exits at once, cleanly or not."""
+    limits = scene.events("start-limit")
+    named = any(not fault.survived and not fault.client for fault in scene.faults)
+    if not limits or named or ending.signal is not None:
+        return
+    status = f"exits with status {ending.status}" if ending.status is not None else "ends"
+    yield Claim(
+        cause="start-limit-hit",
+        confidence=certain_if(ending.status == 0),
+        summary=f"It {status} soon after each start, without a word why, until systemd gave up restarting it.",
+        lines=unique([*(event.line for event in limits[:2]), *ending.lines[:3]]),
+        phase=Phase.STARTUP,
+        root_elsewhere=None if ending.status == 0 else "the first failure, in the server's own output",
+    )
 
 
 def _vanished_worker(scene: Scene, ending: Ending) -> Iterator[Claim]:

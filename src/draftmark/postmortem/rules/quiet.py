@@ -101,7 +101,8 @@ def _asked_by_signal(scene: Scene, ending: Ending) -> Iterator[Claim]:
     ]
     engine_first = bool(terms) and terms[0].sign.id == "vllm.stop" and "API server" not in terms[0].line.text
     journal = scene.journal_read
-    if manager or by_signal or engine_first or journal:
+    said = any(term.role == "term" for term in terms)
+    if manager or by_signal or engine_first or journal or said:
         who = (
             " The user's session manager stopped at the same time."
             if manager
@@ -235,9 +236,11 @@ def _served_last(scene: Scene) -> bool:
 
 def _exit_status(scene: Scene, ending: Ending) -> Iterator[Claim]:
     """It exited by itself, or by another signal, and did not say why."""
-    if not ending.known or ending.running or ending.stops:
+    if ending.stops or (ending.status == 0 and ending.running) or not (ending.known or ending.restarted):
         return
-    if ending.signal is not None:
+    if ending.restarted and not ending.known:
+        how = f"was restarted {ending.restarted} times by its supervisor"
+    elif ending.signal is not None:
         how = f"was ended by {signal_name(ending.signal)}"
     elif ending.status is not None:
         how = f"exited with status {ending.status}"
@@ -275,7 +278,7 @@ def _served(stream: Stream) -> bool:
 
 def _running(scene: Scene, ending: Ending) -> Iterator[Claim]:
     """Nothing died."""
-    if (ending.known and not ending.running) or ending.asked:
+    if (ending.known and not ending.running) or ending.asked or ending.restarted:
         return
     traffic = [e for s in scene.servers for e in s.events if e.role in ("traffic", "ready")]
     noise = scene.events("noise")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from draftmark.postmortem.claims import Claim, unique
+from draftmark.postmortem.claims import Claim, certain_if, unique
 from draftmark.postmortem.ending import Ending
 from draftmark.postmortem.events import Event
 from draftmark.postmortem.model import Confidence, Phase
@@ -31,25 +31,20 @@ def _stop_timeout(scene: Scene, ending: Ending) -> Iterator[Claim]:
         return  # the stop itself was a consequence
     kills = [e.line for e in scene.signs("systemd.killing") if e.values["signal"] in ("SIGKILL", "SIGABRT")]
     results = [e.line for e in scene.signs("systemd.result") if e.values["result"] == "timeout"]
-    exits = [e.line for e in scene.signs("systemd.main-exited")]
     drains = scene.events("drain")
     waited = _waited(ending.stops, said[0])
     remaining = drains[-1].values["remaining"] if drains else None
-    parts = []
-    if waited is not None:
-        parts.append(f"after {waited:.0f} s")
     limit = scene.records.unit.get("TimeoutStopUSec") if scene.records.unit else ""
-    if limit:
-        parts.append(f"(TimeoutStopSec is {limit})")
+    patience = f" after {waited:.0f} s" if waited is not None else ""
+    patience += f" (TimeoutStopSec is {limit})" if limit else ", its TimeoutStopSec" if waited else ""
     inside = f", with {remaining} requests still running" if remaining not in (None, "0") else ""
     who = "Docker" if said[0].sign.id == "docker.force" else "systemd"
     action = "sent no SIGKILL" if "Skipping" in said[0].line.text else "killed it"
     yield Claim(
         cause="stop-timeout-sigkill",
         confidence=Confidence.CERTAIN,
-        summary=f"It was asked to stop and did not end in time{inside}; {who} {action}{' ' if parts else ''}{' '.join(parts)}. "
-        "No memory was short.",
-        lines=unique([said[0].line, *results[:1], *kills[:1], *(d.line for d in drains[-1:]), *exits[:1]]),
+        summary=f"It was asked to stop and did not end in time{inside}; {who} {action}{patience}.",
+        lines=unique([said[0].line, *results[:1], *kills[:1], *(d.line for d in drains[-1:])]),
         phase=Phase.SHUTDOWN,
         asked_first=True,
     )
@@ -137,7 +132,8 @@ def _kubernetes(scene: Scene, ending: Ending) -> Iterator[Claim]:
         inside = f" with {remaining} requests still running" if remaining not in (None, "0") else ""
         yield Claim(
             cause="stop-timeout-sigkill",
-            confidence=Confidence.CERTAIN,
+            # A pod that was deleted leaves no `Failed` behind: something else stopped this one.
+            confidence=certain_if(not scene.records.pod_failed),
             summary=f"The pod was being stopped and outlived its grace period{inside}; the kubelet killed it.",
             lines=unique([grace[0].line, *(e.line for e in ending.stops[:1]), *(d.line for d in drains[-1:])]),
             phase=Phase.SHUTDOWN,
