@@ -12,7 +12,7 @@ import pytest
 from draftmark.errors import BadInputError
 from draftmark.ports import Completed
 from draftmark.postmortem.collect import Collected, collect_unit, windows
-from draftmark.postmortem.collect.gathering import Reader
+from draftmark.postmortem.collect.gathering import Reader, close_names
 from draftmark.postmortem.collect.journal import FIELDS
 from draftmark.testing.hosts import Entry, JournalHost, ScriptedHost
 
@@ -352,3 +352,31 @@ def test_the_container_that_a_unit_runs_is_asked_for_its_state(there: bool, read
     collected = collect_unit(host(run_of(0, 9, "a"), script), UNIT, read=read)
     assert ("docker inspect sglang" in names(collected)) == there
     assert ("container state" in missed(collected)) != there
+
+
+def test_a_journal_that_breaks_off_says_so(read: Reader) -> None:
+    entries = run_of(0, 9, "a")
+    broken = Completed(
+        1, b"".join(entry.json() for entry in entries), "Failed to iterate through journal: Bad message\n"
+    )
+    world = host(entries, {rf"output-fields=\S+ --since=\S+ --unit={UNIT}$": broken})
+    [journal] = [
+        each for each in collect_unit(world, UNIT, read=read).sources if each.name.startswith("journal of")
+    ]
+    assert journal.total_lines == 4
+    assert any("Bad message" in note for note in journal.notes)
+
+
+@pytest.mark.parametrize(
+    ("name", "names", "likely"),
+    [
+        ("lmm", ["llm.service", "nginx.service"], ["llm.service"]),
+        ("k8", ["k9.service", "systemd-journald.service"], ["k9.service"]),
+        ("sglang", ["sglang-qwen.service", "ssh.service"], ["sglang-qwen.service"]),
+        ("sglang-qwen-32b.service", ["sglang-qwen.service"], ["sglang-qwen.service"]),
+        ("nothing-alike", ["ssh.service", "cron.service"], []),
+        ("x", [], []),
+    ],
+)
+def test_names_that_may_have_been_meant(name: str, names: list[str], likely: list[str]) -> None:
+    assert close_names(name, names) == likely

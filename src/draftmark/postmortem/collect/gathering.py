@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,6 +14,7 @@ from draftmark.postmortem.model import Source, Unread
 Reader = Callable[[str, "bytes | Iterable[bytes]"], Source]
 """Makes a source of a name and of bytes; given by the caller, who knows what lines are looked for."""
 
+_UNIT_TYPE = re.compile(r"\.(?:service|socket|scope|slice|target|timer)$")
 _DENIED = ("permission", "denied", "not permitted", "not seeing messages", "access", "must be root", "forbidden")
 
 
@@ -107,9 +109,9 @@ def denied(stderr: str) -> bool:
 
 def close_names(name: str, names: Iterable[str], limit: int = 3) -> list[str]:
     """Names that may have been meant, the likeliest first: spelt alike but for the suffix, or one in the other."""
-    stems = {each: each.removesuffix(".service").lower() for each in sorted(set(names))}
-    wanted = name.removesuffix(".service").lower()
-    cutoff = 0.6 if len(wanted) > 4 else 0.5
+    stems = {each: _UNIT_TYPE.sub("", each).lower() for each in sorted(set(names))}
+    wanted = _UNIT_TYPE.sub("", name).lower()
+    cutoff = 0.65 if len(wanted) > 3 else 0.5
     alike = difflib.get_close_matches(wanted, stems.values(), n=limit, cutoff=cutoff)
     short = {stem: min(stem, wanted, key=len) for stem in stems.values()}
     holding = [

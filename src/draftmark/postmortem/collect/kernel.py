@@ -47,9 +47,12 @@ def collect_kernel(gathering: Gathering, seen: Sight, span: Span) -> None:
 
 
 def _from_journal(gathering: Gathering, span: Span) -> bool:
-    chunks = peeked(Output(gathering.host, entries(_MATCH, since=span.since)))
+    output = Output(gathering.host, entries(_MATCH, since=span.since))
+    chunks = peeked(output)
     if chunks is not None:
         gathering.add(NAME, chunks)
+        if output.ended is not None and not output.ended.ok:
+            gathering.annotate((f"not read to the end: {reason(output.ended, output.argv)}",))
         return True
     # Quiet, or not kept? It was quiet if the journal holds other lines of the kernel of that boot.
     older = last_lines(gathering.host, entries(_MATCH, newest=True), _QUIET_LINES)

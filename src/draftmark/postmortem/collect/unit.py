@@ -94,9 +94,10 @@ def _journal(gathering: Gathering, unit: Unit, past: History, start: str | None)
     chunks = peeked(counted)
     if chunks is None:
         return False
-    gathering.add(f"journal of {unit.name}", chunks, notes)
+    gathering.add(f"journal of {unit.name}", chunks)
     if counted.found.get(_DROPPED):
-        gathering.annotate(("journald dropped messages of it (rate limit): not every line is there",))
+        notes.append("journald dropped messages of it (rate limit): not every line is there")
+    gathering.annotate(notes)
     return True
 
 

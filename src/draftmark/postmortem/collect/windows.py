@@ -8,6 +8,7 @@ from contextlib import closing
 from itertools import chain, islice
 
 from draftmark.ports import Host
+from draftmark.postmortem.collect.gathering import reason
 from draftmark.postmortem.collect.journal import LEAD_S, History, entries
 from draftmark.postmortem.collect.streams import Output
 from draftmark.postmortem.collect.units import Unit
@@ -25,7 +26,7 @@ _UNIX = re.compile(rb"(\d{1,13}\.\d{6}) ")
 
 
 def unit_lines(host: Host, unit: Unit, past: History, since: str | None) -> tuple[Iterator[bytes], list[str]]:
-    """The unit's lines in order, and what a reader of them should know.
+    """The unit's lines in order, and what a reader of them should know: complete when they have been read.
 
     Of a window with too many lines, the newest are read whole, and of each run before them the beginning and the
     end: a restart may hide a death that is many lines away.
@@ -40,7 +41,14 @@ def unit_lines(host: Host, unit: Unit, past: History, since: str | None) -> tupl
     if later is not None:
         notes.append(f"of more than {MAX_LINES} lines, the newest and the beginning and end of each run were read")
         parts += _before(host, unit, past, since, float(later[1:]))
-    return chain(*parts, Output(host, entries(*unit.journal(), since=later or since))), notes
+    return chain(*parts, _to_its_end(Output(host, entries(*unit.journal(), since=later or since)), notes)), notes
+
+
+def _to_its_end(output: Output, notes: list[str]) -> Iterator[bytes]:
+    """The chunks; what kept journalctl from its end, the newest lines, becomes a note."""
+    yield from output
+    if output.ended is not None and not output.ended.ok:
+        notes.append(f"not read to the end: {reason(output.ended, output.argv)}")
 
 
 def _before(host: Host, unit: Unit, past: History, since: str | None, cut_s: float) -> Iterator[list[bytes]]:
