@@ -38,8 +38,15 @@ def test_a_quiet_window_is_shown_with_the_lines_before_it(read: Reader) -> None:
     gathering = collected(JournalHost([kernel(-500)], {r"^dmesg": BOOTED}), read)
     [source] = gathering.sources
     assert source.total_lines == 1
-    assert "said nothing since" in source.notes[0]
+    assert "said nothing in that time" in source.notes[0]
     assert not gathering.unread
+
+
+def test_an_old_kill_is_no_sign_of_a_quiet_log(read: Reader) -> None:
+    fields = {"_TRANSPORT": "kernel", "MESSAGE": "Out of memory: Killed process 9", "_BOOT_ID": "b1"}
+    gathering = collected(JournalHost([Entry(T - 500, fields)]), read)
+    assert gathering.sources == []
+    assert gathering.unread[0].because == "the kernel said nothing in that time"
 
 
 @pytest.mark.parametrize("entries", [[], [kernel(-500, "b0")]], ids=["none", "of another boot"])
@@ -80,11 +87,25 @@ def test_junk_from_dmesg_is_taken_as_it_is(read: Reader) -> None:
     assert len(collected(ScriptedHost({r"^dmesg": Completed(0, junk)}), read).sources) == 1
 
 
-def test_lines_of_the_ring_buffer_from_long_before_are_left_out(read: Reader) -> None:
+def test_lines_of_the_ring_buffer_from_other_times_are_left_out(read: Reader) -> None:
     old = "[Sun Nov 29 15:00:00 2026] Out of memory: Killed process 1 (other)\n[Sun Nov 29 15:00:00 2026] x\n"
-    [source] = collected(ScriptedHost({r"^dmesg": old + LATER}), read, Sight.NO_JOURNAL).sources
-    assert [line.text + "\n" for line in source.lines] == [LATER]
-    assert "older lines are left out" in source.notes
-    [source] = collected(ScriptedHost({r"^dmesg": old}), read, Sight.NO_JOURNAL).sources
-    assert source.total_lines == 2
-    assert any("nothing in that time" in note for note in source.notes)
+    new = "[Sun Nov 29 19:00:00 2026] python3[9]: segfault at 0\n"
+    for output, kept in ((old + LATER + new, LATER + new), (old, old.splitlines()[1]), (new, new)):
+        [source] = collected(ScriptedHost({r"^dmesg": output}), read, Sight.NO_JOURNAL).sources
+        assert [line.text for line in source.lines] == kept.splitlines()
+    gathering = Gathering(ScriptedHost({r"^dmesg": old + LATER + "\tmore of it\n" + new}), read)
+    collect_kernel(gathering, Sight.NO_JOURNAL, Span(None, T - 100, T, "", T + 600))
+    assert [line.text for line in gathering.sources[0].lines] == [LATER.strip(), "\tmore of it"]
+
+
+def test_a_ring_buffer_of_a_later_time_is_a_gap_and_no_source(read: Reader) -> None:
+    gathering = Gathering(ScriptedHost({r"^dmesg": "[Sun Nov 29 19:00:00 2026] python3[9]: segfault\n"}), read)
+    collect_kernel(gathering, Sight.NO_JOURNAL, Span(None, T - 100, T, "", T + 600))
+    assert gathering.sources == []
+    assert "begins after the death" in gathering.unread[0].because
+
+
+def test_the_journal_is_read_to_the_end_of_the_span(read: Reader) -> None:
+    gathering = Gathering(JournalHost([kernel(5), kernel(700)]), read)
+    collect_kernel(gathering, Sight.ALL, Span(f"@{int(T)}", T, T, "b1", T + 600))
+    assert [source.total_lines for source in gathering.sources] == [1]

@@ -380,3 +380,10 @@ def test_a_journal_that_breaks_off_says_so(read: Reader) -> None:
 )
 def test_names_that_may_have_been_meant(name: str, names: list[str], likely: list[str]) -> None:
     assert close_names(name, names) == likely
+
+
+@pytest.mark.parametrize(("state", "count"), [("failed", 1), ("activating", 2)])
+def test_what_happened_to_others_long_after_the_death_is_not_read(state: str, count: int, read: Reader) -> None:
+    entries = [*run_of(0, 9, "a"), kernel(8, "oom-kill: ours"), kernel(9000, "segfault of another")]
+    world = host(entries, {"^systemctl show": shown(ActiveState=state)})
+    assert len(messages(collect_unit(world, UNIT, read=read), "kernel log")) == count

@@ -31,6 +31,7 @@ _UNKNOWN = ("no such", "no container with name", "not found")
 _BEFORE, _AFTER = timedelta(minutes=10), timedelta(minutes=1)
 _MAX_LINES = 400_000
 _LEAD_S = 10
+_AFTERMATH_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +118,8 @@ def _around(gathering: Gathering, container: Container, seen: Sight) -> None:
     since = f"@{int(min(times)) - _LEAD_S}" if times else None
     _daemon(gathering, container, seen, since)
     death = ended.timestamp() if ended else None
-    collect_kernel(gathering, seen, Span(since, min(times, default=None), death))
+    until = death + _AFTERMATH_S if death is not None and not container.state.get("Running") else None
+    collect_kernel(gathering, seen, Span(since, min(times, default=None), death, until_s=until))
     pid = container.state.get("Pid")
     if isinstance(pid, int) and pid > 0:
         _group(gathering, container, pid)

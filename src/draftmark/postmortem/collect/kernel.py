@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from math import inf
 
 from draftmark.ports import Completed
 from draftmark.postmortem.collect.gathering import Gathering, denied, reason
@@ -19,7 +20,12 @@ _MATCH = "_TRANSPORT=kernel"
 _DMESG = (("dmesg", "-T"), ("dmesg",))  # busybox knows no -T
 _CTIME = re.compile(rb"\[\w{3} (\w{3} +\d+ \d\d:\d\d:\d\d \d{4})\]")
 _QUIET_LINES = 200
+_QUIET_SHOWN = 3
+_TELLING = re.compile(
+    rb"oom|kill|memory|segfault|trap|fault|error|fail|xid|nvrm|blocked|signal|crash", re.IGNORECASE
+)
 _MARGIN_S = 600.0
+_RING_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +37,20 @@ class Span:
         begun_s: The same for the ring buffer, which is cut by us, seconds since the epoch; None to keep all.
         death_s: When the service died, as far as is known, seconds since the epoch.
         boot: Boot id of the newest run; `` when unknown.
+        until_s: Its end, when the service has been dead for a while: what happened to others since is not its
+            death. None for now.
     """
 
     since: str | None = None
     begun_s: float | None = None
     death_s: float | None = None
     boot: str = ""
+    until_s: float | None = None
+
+    @property
+    def until(self) -> str | None:
+        """Its end, for journalctl."""
+        return None if self.until_s is None else f"@{self.until_s:.0f}"
 
 
 def collect_kernel(gathering: Gathering, seen: Sight, span: Span) -> None:
@@ -47,7 +61,7 @@ def collect_kernel(gathering: Gathering, seen: Sight, span: Span) -> None:
 
 
 def _from_journal(gathering: Gathering, span: Span) -> bool:
-    output = Output(gathering.host, entries(_MATCH, since=span.since))
+    output = Output(gathering.host, entries(_MATCH, since=span.since, until=span.until))
     chunks = peeked(output)
     if chunks is not None:
         gathering.add(NAME, chunks)
@@ -55,17 +69,26 @@ def _from_journal(gathering: Gathering, span: Span) -> bool:
             gathering.annotate((f"not read to the end: {reason(output.ended, output.argv)}",))
         return True
     # Quiet, or not kept? It was quiet if the journal holds other lines of the kernel of that boot.
-    older = last_lines(gathering.host, entries(_MATCH, newest=True), _QUIET_LINES)
+    older = last_lines(gathering.host, entries(_MATCH, until=span.until, newest=True), _QUIET_LINES)
     if not older or (span.boot and newest_boot(older) != span.boot):
         return False
-    gathering.add(NAME, b"".join(older), (f"the kernel said nothing since {span.since}: these lines are older",))
+    _add_quiet(gathering, older)
     return True
+
+
+def _add_quiet(gathering: Gathering, older: Sequence[bytes]) -> None:
+    """Show that the log was read and that nothing was in it, by lines from before that nobody takes for a cause."""
+    harmless = [line for line in older if not _TELLING.search(line)][-_QUIET_SHOWN:]
+    if harmless:
+        gathering.add(NAME, b"".join(harmless), ("the kernel said nothing in that time: these lines are older",))
+    else:
+        gathering.miss(NAME, "the kernel said nothing in that time", for_people(_MATCH), as_root=True)
 
 
 def _from_ring_buffer(gathering: Gathering, seen: Sight, span: Span) -> None:
     ended = Completed(None, missing=True)
     for argv in _DMESG:
-        ended = gathering.host.run(argv)
+        ended = gathering.host.run(argv, limit_bytes=_RING_BYTES)
         if ended.ok or ended.missing or denied(ended.stderr):
             break
     command = for_people(_MATCH, since=span.since)
@@ -74,25 +97,30 @@ def _from_ring_buffer(gathering: Gathering, seen: Sight, span: Span) -> None:
         because = f"{journal.get(seen, 'this user may not read it in the journal')}; {reason(ended, ('dmesg',))}"
         gathering.miss(NAME, because, command if seen is not Sight.ALL else "dmesg -T", as_root=True)
         return
-    output, note = _of_span(ended.stdout, span.begun_s)
-    gathering.add(NAME, output, ("from the ring buffer (dmesg): this boot only", *note))
     oldest = _first_time(ended.stdout.splitlines())
+    found, older = _of_span(ended.stdout, span)
+    if found:
+        gathering.add(NAME, b"".join(found), ("from the ring buffer (dmesg): this boot only",))
+    elif older:
+        _add_quiet(gathering, older)
     if oldest is not None and span.death_s is not None and oldest > span.death_s:
         when = datetime.fromtimestamp(oldest, UTC).strftime("%Y-%m-%d %H:%M:%S")
         because = "the ring buffer begins after the death: it was overwritten, or the host was booted since"
         gathering.miss(f"{NAME} before {when} UTC", because, command, as_root=True)
 
 
-def _of_span(output: bytes, begun_s: float | None) -> tuple[bytes, tuple[str, ...]]:
-    """What was said since then, with a margin for a clock that was set; if that is nothing, the end of it all."""
-    lines = output.splitlines(keepends=True)
-    if begun_s is None or _first_time(lines) is None:
-        return output, ()
-    for index, line in enumerate(lines):
-        when = _first_time([line])
-        if when is not None and when >= begun_s - _MARGIN_S:
-            return b"".join(lines[index:]), (("older lines are left out",) if index else ())
-    return b"".join(lines[-_QUIET_LINES:]), ("the kernel said nothing in that time: these lines are older",)
+def _of_span(output: bytes, span: Span) -> tuple[list[bytes], list[bytes]]:
+    """What was said in that time, with a margin for a clock that was set, and what was said before."""
+    timed, when = [], None
+    for line in output.splitlines(keepends=True):
+        when = _first_time([line]) or when  # a line without one belongs to the line before it
+        timed.append((when or 0.0, line))
+    if when is None:
+        return [line for _, line in timed], []
+    begin = -inf if span.begun_s is None else span.begun_s - _MARGIN_S
+    end = inf if span.until_s is None else span.until_s + _MARGIN_S
+    found = [line for at, line in timed if begin <= at <= end]
+    return found, [line for at, line in timed if at < begin]
 
 
 def _first_time(lines: Sequence[bytes]) -> float | None:

@@ -33,6 +33,7 @@ from draftmark.postmortem.collect.windows import unit_lines
 
 _DROPPED = b"a596d6fe7bfa4994828e72309e95d61e"  # journald: Suppressed N messages
 _BYSTANDERS = ("systemd-oomd", "earlyoom", "nohang", "systemd-logind", "sudo", "polkitd", "audit")
+_AFTERMATH_S = 600.0  # the killer's own lines, a driver's complaints
 _TARGETS = ("shutdown.target", "reboot.target", "poweroff.target", "halt.target", "kexec.target")
 _KILLERS = re.compile(rb'"SYSLOG_IDENTIFIER"\s*:\s*"(?:systemd|systemd-oomd|earlyoom|nohang)"')
 _INTERFERENCE = re.compile(rb"kill|systemctl|reboot|shutdown|poweroff|power off|ANOM_ABEND|sig=\d", re.IGNORECASE)
@@ -68,9 +69,10 @@ def collect_unit(host: Host, name: str, *, read: Reader, runs: int = 3, since: s
     _log_files(gathering, unit)
     if match := _CONTAINER.search(unit.properties.get("ExecStart", "")):
         collect_container_of_unit(gathering, match[1], match[2])
+    span = _span(unit, past, start)
     if seen in (Sight.ALL, Sight.OWN):
-        _bystanders(gathering, unit, start)
-    collect_kernel(gathering, seen, _span(unit, past, start))
+        _bystanders(gathering, unit, span)
+    collect_kernel(gathering, seen, span)
     collect_cgroups(gathering, unit)
     _core_dump(gathering, unit)
     collect_devices(gathering)
@@ -159,7 +161,17 @@ def _span(unit: Unit, past: History, start: str | None) -> Span:
         begun_s=min((run.first_s for run in past.runs), default=_seconds(began) if once else None),
         death_s=past.exits[0] if past.exits else _seconds(unit.properties.get("ExecMainExitTimestamp", "")),
         boot=past.runs[0].boot if past.runs else "",
+        until_s=_end(unit, past),
     )
+
+
+def _end(unit: Unit, past: History) -> float | None:
+    """When there was nothing left to happen to it, seconds since the epoch; None while it runs or when unknown."""
+    if unit.properties.get("ActiveState") not in ("failed", "inactive"):
+        return None
+    stamps = [_seconds(unit.properties.get(f"{key}Timestamp", "")) for key in ("StateChange", "ExecMainExit")]
+    known = [when for when in (*stamps, *(run.last_s for run in past.runs[:1])) if when is not None]
+    return max(known) + _AFTERMATH_S if known else None
 
 
 def _seconds(stamp: str) -> float | None:
@@ -191,14 +203,14 @@ def _expanded(path: str, name: str) -> str:
     return re.sub(r"%([nNpiI%])", lambda match: values[match[1]], path)
 
 
-def _bystanders(gathering: Gathering, unit: Unit, start: str | None) -> None:
+def _bystanders(gathering: Gathering, unit: Unit, span: Span) -> None:
     """Who else may have ended it: userspace killers, an operator, a shutdown, its slice's limit."""
     matches: list[str] = []
     for ident in _BYSTANDERS:
         matches += ["+", f"SYSLOG_IDENTIFIER={ident}"]
     for other in (*_TARGETS, *filter(None, [unit.properties.get("Slice")])):
         matches += ["+", "_PID=1", f"UNIT={other}"]
-    chunks = peeked(_interfering(Output(gathering.host, entries(*matches[1:], since=start))))
+    chunks = peeked(_interfering(Output(gathering.host, entries(*matches[1:], since=span.since, until=span.until))))
     if chunks is not None:
         gathering.add("journal of other programs", chunks)
 
