@@ -109,3 +109,11 @@ def test_the_journal_is_read_to_the_end_of_the_span(read: Reader) -> None:
     gathering = Gathering(JournalHost([kernel(5), kernel(700)]), read)
     collect_kernel(gathering, Sight.ALL, Span(f"@{int(T)}", T, T, "b1", T + 600))
     assert [source.total_lines for source in gathering.sources] == [1]
+
+
+def test_old_lines_that_journald_received_late_are_left_out(read: Reader) -> None:
+    received = {"_TRANSPORT": "kernel", "_BOOT_ID": "b1", "__MONOTONIC_TIMESTAMP": "9000000000"}
+    late = {**received, "MESSAGE": "old kill", "_SOURCE_MONOTONIC_TIMESTAMP": "1000000000"}
+    now = {**received, "MESSAGE": "new kill", "_SOURCE_MONOTONIC_TIMESTAMP": "8999900000"}
+    [source] = collected(JournalHost([Entry(T + 1, late), Entry(T + 1, now)]), read).sources
+    assert ["new kill" in line.text for line in source.lines] == [True]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -11,7 +11,7 @@ from math import inf
 
 from draftmark.ports import Completed
 from draftmark.postmortem.collect.gathering import Gathering, denied, reason
-from draftmark.postmortem.collect.journal import Sight, entries, for_people, newest_boot
+from draftmark.postmortem.collect.journal import LEAD_S, Sight, entries, for_people, newest_boot
 from draftmark.postmortem.collect.streams import Output, peeked
 from draftmark.postmortem.collect.windows import last_lines
 
@@ -19,6 +19,7 @@ NAME = "kernel log"
 _MATCH = "_TRANSPORT=kernel"
 _DMESG = (("dmesg", "-T"), ("dmesg",))  # busybox knows no -T
 _CTIME = re.compile(rb"\[\w{3} (\w{3} +\d+ \d\d:\d\d:\d\d \d{4})\]")
+_CLOCKS = re.compile(rb'"(__REALTIME|__MONOTONIC|_SOURCE_MONOTONIC)_TIMESTAMP"\s*:\s*"(\d{1,18})"')
 _QUIET_LINES = 200
 _QUIET_SHOWN = 3
 _TELLING = re.compile(
@@ -62,7 +63,7 @@ def collect_kernel(gathering: Gathering, seen: Sight, span: Span) -> None:
 
 def _from_journal(gathering: Gathering, span: Span) -> bool:
     output = Output(gathering.host, entries(_MATCH, since=span.since, until=span.until))
-    chunks = peeked(output)
+    chunks = peeked(_said_since(output, span.begun_s))
     if chunks is not None:
         gathering.add(NAME, chunks)
         if output.ended is not None and not output.ended.ok:
@@ -74,6 +75,25 @@ def _from_journal(gathering: Gathering, span: Span) -> bool:
         return False
     _add_quiet(gathering, older)
     return True
+
+
+def _said_since(output: Output, begun_s: float | None) -> Iterator[bytes]:
+    """Lines said since then.
+
+    A journald that starts late, as in a container, dates all that is in the ring buffer by its own start; what the
+    kernel's clock says is in the entry, too.
+    """
+    for line in output.lines():
+        if begun_s is None or _said_at(line) >= begun_s - LEAD_S:
+            yield line + b"\n"
+
+
+def _said_at(line: bytes) -> float:
+    """When the kernel said it, seconds since the epoch: received then, minus the time in the ring buffer."""
+    clocks = {match[1]: int(match[2]) for match in _CLOCKS.finditer(line)}
+    received = clocks.get(b"__REALTIME", 0)
+    monotonic = clocks.get(b"__MONOTONIC", 0)
+    return (received - max(0, monotonic - clocks.get(b"_SOURCE_MONOTONIC", monotonic))) / 1e6
 
 
 def _add_quiet(gathering: Gathering, older: Sequence[bytes]) -> None:
