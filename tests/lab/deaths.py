@@ -51,7 +51,7 @@ class Death:
         cause: What `draftmark why` must say, as root.
         cited: A regular expression that a cited line must match.
         consequence: A regular expression that a consequence must match.
-        certain: Whether root's answer must be certain.
+        certain: Whether root's answer must be certain; else `likely` will do.
         seems: What one who sees properties alone may be told instead, though not as certain.
         died: What `died` must be; None is not asserted.
     """
@@ -110,7 +110,6 @@ DEATHS = (
         manner="drain",
         service="TimeoutStopSec=1",
         kill=stop,
-        quick=BOTH,
         journal=(r"Stopping ", PATIENCE, r"Killing process \d+ .* with signal SIGKILL", KILLED),
         properties=same(Result="timeout"),
         cause="stop-timeout-sigkill",

@@ -46,7 +46,7 @@ def wrong_answers(played: Played, user: str) -> list[str]:
     settled = document["cause"] == played.death.cause and document["confidence"] != "unsettled"
     if settled:
         faults += _wrong_proof(played, document, user)
-    elif user == "root" and not _root_may_doubt(played, document):
+    elif user == "root":
         faults.append(f"cause {document['cause']}, not {played.death.cause}: {document['summary']}")
     if user == "root":
         if played.death.certain and settled and document["confidence"] != "certain":
@@ -54,12 +54,6 @@ def wrong_answers(played: Played, user: str) -> list[str]:
     elif not (settled and document["confidence"] == "certain"):
         faults += _wrong_doubt(played, document)
     return faults
-
-
-def _root_may_doubt(played: Played, document: dict[str, Any]) -> bool:
-    """A bare SIGKILL may stay open, if its true cause is among the candidates."""
-    candidates = {candidate["cause"] for candidate in document.get("candidates") or ()}
-    return not played.death.certain and document["confidence"] == "unsettled" and played.death.cause in candidates
 
 
 def _wrong_refusal(played: Played, user: str) -> list[str]:
