@@ -43,7 +43,7 @@ class Limits:
     whole_lines: int = 40_000
     head_lines: int = 300
     tail_lines: int = 600
-    hits_per_hint: int = 2000
+    hits_per_hint: int = 500
     last_hits: int = 200
     block_lines: int = 400
     kept_lines: int = 60_000

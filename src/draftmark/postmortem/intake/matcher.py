@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 Found = Callable[[memoryview], Sequence[int]]
 
 
-def matcher(literals: Sequence[bytes]) -> Found:
+@lru_cache(maxsize=8)
+def matcher(literals: tuple[bytes, ...]) -> Found:
     """Of a window: the indices of the literals in it, each once, in no order.
 
     Hyperscan reads some 3 GB/s whatever the number of literals. Where it has no wheel or does not start,

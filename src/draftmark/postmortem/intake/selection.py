@@ -33,6 +33,7 @@ _OPEN_LINE = MIB
 _KEPT_BYTES = 48 * MIB
 _LAST_OF_BLOCK = 16
 _IDLE_BLOCKS = 8
+_MAX_CHANGES = 6  # each costs a tenth of a second
 _LAST_LINES = 40
 _LAST_BYTES = 1 << 13
 _LATE_BLOCKS = 8
@@ -184,7 +185,7 @@ class Selection:
         self._limits = limits
         self._literals = literals
         self._apart: dict[int, int] = {}  # flooding hints that are looked for on their own → blocks without one
-        self._returns = 0
+        self._changes = 0
         self._follow_together()
         self._counts = [0] * len(literals)
         self._left_out = [False] * len(literals)
@@ -272,7 +273,7 @@ class Selection:
     def _follow_together(self) -> None:
         """Looks for all hints at once, but for those that flood."""
         self._together = [index for index in range(len(self._literals)) if index not in self._apart]
-        self._found = matcher([self._literals[index] for index in self._together])
+        self._found = matcher(tuple(self._literals[index] for index in self._together))
 
     def _search(self, block: Block) -> tuple[list[int], Places]:
         """Places of hints; and of those that flood the source, the last of this block."""
@@ -302,9 +303,9 @@ class Selection:
         dense = {index for index, windows in flooding.items() if len(windows) > len(block.starts) // 2}
         for index in self._apart:
             self._apart[index] = 0 if last[index] else self._apart[index] + 1
-        idle = {index for index, blocks in self._apart.items() if blocks >= _IDLE_BLOCKS and self._returns < 100}
-        if dense or idle:
-            self._returns += len(idle)
+        idle = {index for index, blocks in self._apart.items() if blocks >= _IDLE_BLOCKS}
+        if (dense or idle) and self._changes < _MAX_CHANGES:
+            self._changes += 1
             self._apart = {index: n for index, n in self._apart.items() if index not in idle} | dict.fromkeys(
                 dense, 0
             )
