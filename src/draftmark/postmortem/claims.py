@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -40,12 +41,15 @@ def certain_if(condition: bool) -> Confidence:
     return Confidence.CERTAIN if condition else Confidence.LIKELY
 
 
+_NUMBER = re.compile(r"\d+")
+
+
 def unique(lines: Iterable[Line], limit: int = 6) -> list[Line]:
-    """The lines without repetitions of the same text in the same source, at most so many."""
+    """The lines without those that repeat another of the same source but for numbers, at most so many."""
     seen: set[tuple[str, str]] = set()
     kept: list[Line] = []
     for line in lines:
-        key = (line.source, line.text)
+        key = (line.source, _NUMBER.sub("#", line.text))
         if key not in seen:
             seen.add(key)
             kept.append(line)

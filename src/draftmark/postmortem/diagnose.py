@@ -41,6 +41,7 @@ def diagnose(
 
     Args:
         sources: What was read.
+        tables: What lines mean and what causes are called.
         unit: The service that is meant, where the sources are about several.
         unread: What could not be read.
     """
@@ -101,24 +102,31 @@ def _consequences(scene: Scene, proof: Sequence[Line]) -> list[Consequence]:
 
 
 def _timeline(scene: Scene, proof: Sequence[Line]) -> list[Moment]:
-    """The marks of the examined life, proofs among them, in the order of the streams, by the clock where there is one."""
+    """The marks of the examined life and the proofs, by the clock where all have one, else in the logs' order."""
     shown = {(line.source, line.number) for line in proof}
     moments: list[tuple[Line, Moment]] = []
-    seen: set[tuple[str, str, int]] = set()
-    for event in scene.all_events():
+    told: set[tuple[str, int]] = set()
+    for event in _without_runs([e for e in scene.telling if _role(e, shown)]):
+        key = (event.line.source, event.line.number)
         role = _role(event, shown)
-        key = (event.sign.id, event.line.source, event.line.number)
-        if role is None or key in seen:
-            continue
-        seen.add(key)
-        moments.append((event.line, Moment(role, event.sign.what or event.role, event.line.evidence())))
-    told = {(line.source, line.number) for line, _ in moments}
-    for line in proof:
-        if (line.source, line.number) not in told:
-            moments.append((line, Moment("cause", "", line.evidence())))
+        if role and key not in told:
+            told.add(key)
+            moments.append((event.line, Moment(role, event.sign.what or event.role, event.line.evidence())))
+    rest = [line for line in proof if (line.source, line.number) not in told]
+    moments += [(line, Moment("cause", "", line.evidence())) for line in rest]
     if all(line.time is not None and line.clock == "wall" for line, _ in moments):
         moments.sort(key=lambda pair: pair[0].time or 0.0)
     return _thin([moment for _, moment in moments])
+
+
+def _without_runs(events: list[Event]) -> list[Event]:
+    """Of one kind of line repeated on end, such as a drain's, the first and the last."""
+    kept = []
+    for before, event, after in zip([None, *events], events, [*events[1:], None], strict=False):
+        same = before is not None and after is not None and before.sign.id == event.sign.id == after.sign.id
+        if not same:
+            kept.append(event)
+    return kept
 
 
 def _role(event: Event, shown: set[tuple[str, int]]) -> str | None:

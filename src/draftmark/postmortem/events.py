@@ -7,7 +7,7 @@ Roles of an event (a sign's `role`):
     echo        somebody notices a failure elsewhere
     fatal, child-exit, teardown, killed, term, exit, clean-exit, down     how it ended
     stop, drain, client-signal, container-kill, operator, user-manager, host-stop     who asked
-    start, starting, weights-begin, weights-end, pool, capture-begin, capture-end, http-up, ready, traffic     phases
+    start, starting, weights-begin, weights-end, pool, capture-begin, capture-end, http-up, ready, traffic    phases
     others: details that a rule uses
 """
 
@@ -39,8 +39,8 @@ _VOICES = {
 }
 _KINDS = r"(?:service|scope|socket|slice|mount|timer|target|swap|path|device|automount)"
 _UNIT = re.compile(
-    rf"^(?:(?P<unit>[^\s:]+\.{_KINDS}): |(?:Starting|Started|Stopping|Stopped|Finished|Reloading|Failed to start|Dependency "
-    rf"failed for) (?P<named>[^\s:]+\.{_KINDS})(?: - |\.|…|$))"
+    rf"^(?:(?P<unit>[^\s:]+\.{_KINDS}): |(?:Starting|Started|Stopping|Stopped|Finished|Reloading|Failed to start|"
+    rf"Dependency failed for) (?P<named>[^\s:]+\.{_KINDS})(?: - |\.|…|$))"
 )
 _RECORD = "record"
 
@@ -63,10 +63,12 @@ class Event:
 
     @property
     def role(self) -> str:
+        """The sign's role."""
         return self.sign.role
 
     @property
     def cause(self) -> str:
+        """The sign's cause."""
         return self.sign.cause
 
 
@@ -75,17 +77,31 @@ def voice(line: Line) -> str:
     return _VOICES.get(line.ident, "app")
 
 
-def read_events(lines: Sequence[Line], tables: Tables, *, records: bool = False, first: int = 0) -> list[Event]:
-    """Events of lines that follow one another.
+Standing = Mapping[int, Sequence[str]]
+"""The hints that stand in each line, by the line's `id`; lines without any are absent."""
+
+
+def standing_hints(lines: Sequence[Line], tables: Tables) -> Standing:
+    """Look once for what makes a line worth reading."""
+    found = hints_in([line.text for line in lines], tables.hints)
+    return {id(line): hints for line, hints in zip(lines, found, strict=True) if hints}
+
+
+def read_events(
+    lines: Sequence[Line], tables: Tables, standing: Standing | None = None, *, records: bool = False
+) -> list[Event]:
+    """Events of lines that follow one another; `order` counts from 0.
 
     Args:
         lines: Of one stream.
+        tables: What lines mean.
+        standing: From `standing_hints`, where it was looked for before.
         records: The lines are of a state record (`kubectl describe`, `systemctl show`), not of a log.
-        first: `order` of the first line.
     """
     found: list[Event] = []
-    standing = hints_in([line.text for line in lines], tables.hints)
-    for order, (line, hints) in enumerate(zip(lines, standing, strict=True), first):
+    hinted = standing_hints(lines, tables) if standing is None else standing
+    for order, line in enumerate(lines):
+        hints = hinted.get(id(line), ())
         if hints or line.fields:
             found.extend(_line_events(line, order, tables, hints, records=records))
     return found

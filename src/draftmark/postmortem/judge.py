@@ -1,7 +1,7 @@
 """Weighs the claims: the first independent failure wins, the rest are consequences. Pure.
 
-Order of weight where clocks cannot be compared: kernel log, the supervisor's record, the server's own log, GPU driver
-lines, absence of anything.
+Order of weight where clocks cannot be compared: kernel log, the supervisor's record, the server's own log, lines of
+the GPU's driver, absence of anything.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from draftmark.postmortem.events import Event
 
@@ -52,7 +53,7 @@ def split_lives(events: Sequence[Event], total: int, *, sparse_faults: bool = Tr
             dirty = True
     bounds = [*cuts, total]
     lives = []
-    for begin, end in zip(bounds, bounds[1:], strict=False):
+    for begin, end in pairwise(bounds):
         roles = [event for event in events if begin <= event.order < end]
         failed = any(e.role in _ENDINGS or (e.role == "fault" and not e.sign.request) for e in roles)
         alive = any(e.role in ("ready", "traffic") for e in roles)

@@ -1,4 +1,4 @@
-"""Everything that is known before judging: the streams with their last ended life, the records, who is who. Pure."""
+"""What is known before judging: the streams with their last ended life, the records, who is who. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from draftmark.postmortem.events import Event, read_events, traces_of, voice
+from draftmark.postmortem.events import Event, Standing, read_events, standing_hints, traces_of, voice
 from draftmark.postmortem.faults import Fault, Stage, find_faults, mark_survived
 from draftmark.postmortem.lives import last_ended, split_lives
 from draftmark.postmortem.model import Kind, Line, Source, Unread
@@ -112,10 +112,11 @@ def build_scene(
     groups = _groups(sources)
     everything = [line for lines in groups.values() for line in lines]
     containers = [c.name for c in records.containers if c.name] + _container_ids(sources)
-    subject = find_subject(everything, tables, unit=named, named=containers)
+    standing = standing_hints(everything, tables)
+    subject = find_subject(everything, tables, standing, unit=named, named=containers)
     if records.unit and records.unit.get("ExecMainPID").isdigit():
         subject.pids.add(int(records.unit.get("ExecMainPID")))
-    streams = [_stream(name, lines, tables, subject) for name, lines in groups.items() if lines]
+    streams = [_stream(name, lines, tables, subject, standing) for name, lines in groups.items() if lines]
     record_events = [
         event
         for source in sources
@@ -165,9 +166,9 @@ def _container_ids(sources: Sequence[Source]) -> list[str]:
     return ids
 
 
-def _stream(name: str, lines: list[Line], tables: Tables, subject: Subject) -> Stream:
+def _stream(name: str, lines: list[Line], tables: Tables, subject: Subject, standing: Standing) -> Stream:
     ours = [line for line in lines if subject.owns(line)]
-    events = [event for event in read_events(ours, tables) if _about_us(event, subject)]
+    events = [event for event in read_events(ours, tables, standing) if _about_us(event, subject)]
     burst = any(event.role == "start-limit" for event in events)
     life, later = last_ended(split_lives(events, len(ours)), first_of_burst=burst)
     chosen = [event for event in events if life.begin <= event.order < life.end]

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from draftmark.postmortem.events import unit_of, voice
+from draftmark.postmortem.events import Standing, unit_of, voice
 from draftmark.postmortem.model import Line
-from draftmark.postmortem.tables import Sign, Tables
+from draftmark.postmortem.tables import Tables
 
 _LIKELY = re.compile(
     r"(?i)sglang|vllm|llama|llm|ollama|tgi|text-generation|trt|triton|lmdeploy|aphrodite|infer|qwen|deepseek|mistral|"
@@ -28,6 +28,7 @@ _SERVER_COMM = re.compile(
     r"trtllm\S*|lmdeploy\S*|aphrodite\S*|pt_main_thread|EngineCore\S*|APIServer\S*|koboldcpp\S*|mpirun|uvicorn|"
     r"gunicorn\S*|torchrun|server|api_server\S*)"
 )
+_KILLING = re.compile(r"Killing process (\d+) \(([^)]*)\)")
 _COMPOSE_EXIT = re.compile(r"^(\S+) exited with code \d+$")
 _JOB = re.compile(r"^(?:Starting|Started|Stopping|Stopped|Finished|Failed to start|Dependency failed for) ")
 _HOUSEKEEPING = re.compile(r"(?i)\b(?:session \d+|target|timer|mount|slice|socket|cleanup|rotate|daily|update)\b")
@@ -107,30 +108,37 @@ def _same_unit(one: str, other: str) -> bool:
     return one == other or one.partition(".service")[0] == other.partition(".service")[0]
 
 
-def find_subject(lines: Sequence[Line], tables: Tables, *, unit: str = "", named: Sequence[str] = ()) -> Subject:
+def find_subject(
+    lines: Sequence[Line], tables: Tables, standing: Standing, *, unit: str = "", named: Sequence[str] = ()
+) -> Subject:
     """Who it is, by the lines themselves.
 
     Args:
         lines: Of all logs.
         tables: For the words by which an engine is known.
+        standing: The hints in each line.
         unit: Where the user or a record names it.
         named: Containers that records name.
     """
     marks = _Marks()
     subject = Subject(containers=frozenset(named))
-    engines = [sign for sign in tables.signs if sign.role in ("engine", "start", "traffic") and sign.engine]
-    starts = [sign for sign in engines if sign.role == "start"]
     for place, line in enumerate(lines):
         speaker = voice(line)
         if speaker == "systemd":
             marks.systemd(place, line, unit_of(line))
             _processes(line, subject, unit_of(line), unit)
         elif speaker == "app":
-            marks.app(place, line, engines, starts)
+            marks.app(place, line, _engine_roles(line, tables, standing))
     subject.unit = unit or _pick_unit(marks)
     subject.others = frozenset(name for name in marks.units if name and not _same_unit(name, subject.unit))
     subject.idents = _pick_idents(marks, subject.unit)
     return subject
+
+
+def _engine_roles(line: Line, tables: Tables, standing: Standing) -> set[str]:
+    """In which roles an engine speaks in a line: `engine`, `start`, `traffic`."""
+    signs = {sign.id: sign for hint in standing.get(id(line), ()) for sign in tables.by_hint[hint] if sign.engine}
+    return {s.role for s in signs.values() if s.role in ("engine", "start", "traffic") and s.search(line.text)}
 
 
 @dataclass(slots=True)
@@ -141,6 +149,9 @@ class _Marks:
     idents: Counter[str] = field(default_factory=Counter)
     engine: Counter[str] = field(default_factory=Counter)
     own_units: Counter[str] = field(default_factory=Counter)
+    app_units: Counter[str] = field(default_factory=Counter)
+    app_lines: list[int] = field(default_factory=list)
+    comms: dict[str, set[str]] = field(default_factory=dict)
     started: dict[str, list[int]] = field(default_factory=dict)
     exited: dict[str, list[int]] = field(default_factory=dict)
     engine_lines: list[int] = field(default_factory=list)
@@ -150,31 +161,36 @@ class _Marks:
         if not about:
             return
         self.units[about] += 1
+        killed = _KILLING.search(line.text)
+        if killed:
+            self.comms.setdefault(about, set()).add(killed[2])
         if line.text.startswith(("Started", "Starting")):
             self.started.setdefault(about, []).append(place)
         if "Main process exited" in line.text or "Failed with" in line.text or "timed out" in line.text:
             self.exited.setdefault(about, []).append(place)
 
-    def app(self, place: int, line: Line, engines: Sequence[Sign], starts: Sequence[Sign]) -> None:
+    def app(self, place: int, line: Line, roles: set[str]) -> None:
         if line.ident:
             self.idents[line.ident] += 1
-        if _says(line, engines):
+        if _FOREIGN.match(re.sub(r"[-_.]\d+$", "", line.ident)):
+            return
+        self.app_lines.append(place)
+        if line.unit:
+            self.app_units[line.unit] += 1
+        if roles:
             self.engine[line.ident] += 1
             self.engine_lines.append(place)
             if line.unit:
                 self.own_units[line.unit] += 1
-            if _says(line, starts):
+            if "start" in roles:
                 self.engine_starts.append(place)
 
 
-def _says(line: Line, signs: Sequence[Sign]) -> bool:
-    return any(any(hint in line.text for hint in sign.hints) and sign.search(line.text) for sign in signs)
-
-
 def _processes(line: Line, subject: Subject, about: str, unit: str) -> None:
+    """Note which processes systemd names as the unit's."""
     if unit and about and not _same_unit(about, unit):
         return
-    match = re.search(r"Killing process (\d+) \(([^)]*)\)", line.text)
+    match = _KILLING.search(line.text)
     if match and (unit or not _FOREIGN.match(match[2])):
         subject.pids.add(int(match[1]))
         subject.comms.add(match[2])
@@ -183,19 +199,18 @@ def _processes(line: Line, subject: Subject, about: str, unit: str) -> None:
 def _pick_unit(marks: _Marks) -> str:
     """The unit whose server this is; `` when the units named in the lines are others'."""
     services = [name for name in marks.units if name.endswith((".service", ".scope"))]
-    if marks.own_units:
-        return max(marks.own_units, key=lambda name: marks.own_units[name])
+    for counted in (marks.own_units, marks.app_units):
+        named = [name for name in counted if not _FOREIGN.match(_stem(name))]
+        if named:
+            return max(named, key=lambda name: counted[name])
     linked = [name for name in services if _linked(name, marks)]
-    if not linked and marks.engine_lines:
+    if not linked and marks.app_lines:
         return ""  # a server speaks in these lines, and no unit named in them is tied to it
     candidates = linked or [name for name in services if not _FOREIGN.match(_stem(name))] or services
 
     def weight(name: str) -> tuple[bool, bool, int]:
-        return (
-            bool(_LIKELY.search(_stem(name))),
-            name in marks.exited or _stem(name) in marks.idents,
-            marks.units[name],
-        )
+        known = name in marks.exited or _stem(name) in marks.idents
+        return (bool(_LIKELY.search(_stem(name))), known, marks.units[name])
 
     return max(candidates, key=weight, default="")
 
@@ -207,12 +222,15 @@ def _linked(name: str, marks: _Marks) -> bool:
         return False
     if _LIKELY.search(stem) or marks.engine[stem]:
         return True
+    comms = marks.comms.get(name)
+    if comms and not any(_SERVER_COMM.match(comm) or _LIKELY.search(comm) for comm in comms):
+        return False  # its processes are no language model's server
+    starts = marks.engine_starts or marks.app_lines[:1]
     for begun in marks.started.get(name, []):
-        if any(begun < start <= begun + _SOON_LINES for start in marks.engine_starts):
+        if any(begun < start <= begun + _SOON_LINES for start in starts):
             return True
-    return bool(marks.engine_lines) and any(
-        end > marks.engine_lines[-1] >= end - _SOON_LINES for end in marks.exited.get(name, [])
-    )
+    spoken = marks.engine_lines or marks.app_lines
+    return bool(spoken) and any(end > spoken[-1] >= end - _SOON_LINES for end in marks.exited.get(name, []))
 
 
 _SOON_LINES = 20

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from draftmark.model import Evidence
 from draftmark.postmortem.claims import unique
 from draftmark.postmortem.judge import Judgement
-from draftmark.model import Evidence
 from draftmark.postmortem.model import Candidate, Line, RuledOut, Unread
 from draftmark.postmortem.scene import Scene
 

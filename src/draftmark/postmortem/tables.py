@@ -1,6 +1,6 @@
 """What lines mean and what causes are called: the data of the judge, loaded from TOML.
 
-`signs/*.toml` and each engine's own `signs.toml` hold the signs; `causes.toml` the causes. Nothing here looks at a log.
+`signs/*.toml` and each engine's own `signs.toml` hold the signs, `causes.toml` the causes. Nothing here sees a log.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Sign:
         role: `fault` when the line itself can name a cause; otherwise what it tells (see `events`).
         cause: For faults.
         strength: `certain` or `likely`: how sure the line alone makes the cause.
-        wrapper: It names a cause but yields to any fault of another kind near it: a message about a failure elsewhere.
+        wrapper: It names a cause but yields to any other fault: it is a message about a failure elsewhere.
         symptom: It yields to a deeper cause even when that was logged later.
         request: It ends one request, not the server.
         client: A client's words, not the server's.

@@ -16,10 +16,10 @@ _ON_THE_LIMIT = 0.98  # of the limit: the next page would have been over it
 def claims(scene: Scene, ending: Ending) -> Iterator[Claim]:
     """Everything that a killer of the host, or a limit, says for itself."""
     yield from _kernel_oom(scene)
-    yield from _daemons(scene)
-    yield from _unit_result(scene, ending)
     yield from _container(scene, ending)
     yield from _jobs(scene)
+    yield from _daemons(scene)
+    yield from _unit_result(scene, ending)
 
 
 def _kernel_oom(scene: Scene) -> Iterator[Claim]:
@@ -76,13 +76,20 @@ def _is_ours(scene: Scene, kill: Event, kills: list[Event]) -> bool:
     return True in answers or (False not in answers and len({k.values.get("pid") for k in kills}) == 1)
 
 
+_SPOKEN = {
+    "systemd-oomd": "systemd-oomd killed the service because of memory pressure; the kernel's OOM killer did not act.",
+    "earlyoom": "A user-space memory guard ended the server with SIGTERM, so the exit looks tidy.",
+    "ray-memory-monitor-kill": "Ray's memory monitor killed a worker of the server.",
+    "cgroup-oom": "The job hit its memory limit and the kernel killed in it.",
+    "host-ram-oom-kernel": "The node ran out of memory and the kernel killed the server.",
+    "container-oomkilled": "The container hit its memory limit and was killed.",
+}
+
+
 def _daemons(scene: Scene) -> Iterator[Claim]:
-    for cause, summary in (
-        ("systemd-oomd", "systemd-oomd killed the service because of memory pressure; the kernel's OOM killer did not act."),
-        ("earlyoom", "A user-space memory guard ended the server with SIGTERM, so the exit looks tidy."),
-        ("ray-memory-monitor-kill", "Ray's memory monitor killed a worker of the server."),
-    ):  # fmt: skip
-        said = [e for e in scene.all_events() if e.cause == cause]
+    """Guards and supervisors that say themselves that memory was the reason."""
+    for cause, summary in _SPOKEN.items():
+        said = [e for e in scene.telling if e.cause == cause]
         if said:
             confidence = certain_if(any(e.sign.strength == "certain" for e in said))
             yield Claim(cause=cause, confidence=confidence, summary=summary, lines=unique(e.line for e in said))

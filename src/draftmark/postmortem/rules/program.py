@@ -200,7 +200,7 @@ def _crash(scene: Scene, ending: Ending) -> Iterator[Claim]:
 
 
 def _start_limit(scene: Scene, ending: Ending) -> Iterator[Claim]:
-    """systemd gave up, and no line says what the first failure was: it exits at once, cleanly or not."""
+    """Systemd gave up, and no line says what the first failure was: it exits at once, cleanly or not."""
     limits = scene.events("start-limit")
     named = any(not fault.survived and not fault.client for fault in scene.faults)
     if not limits or named or ending.signal is not None:

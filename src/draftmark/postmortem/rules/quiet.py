@@ -54,7 +54,7 @@ def _clean_stop(scene: Scene, ending: Ending) -> Iterator[Claim]:
             lines=unique([*proof, *(a.line for a in asked[:1])]),
             phase=Phase.SHUTDOWN,
         )
-    elif ending.stops and _ended_tidily(ending, tidy):
+    elif ending.stops and not remaining and _ended_tidily(ending, tidy):
         yield Claim(
             cause="healthy-exit",
             confidence=Confidence.CERTAIN,

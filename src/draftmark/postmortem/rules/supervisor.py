@@ -1,4 +1,4 @@
-"""What a supervisor did: systemd, Docker, the kubelet, Slurm. Stops that took too long, probes, limits, refusals."""
+"""What a supervisor did (systemd, Docker, the kubelet, Slurm): stops that took too long, probes, limits, refusals."""
 
 from __future__ import annotations
 
