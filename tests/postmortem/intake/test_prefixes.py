@@ -273,6 +273,13 @@ def test_a_journal_entry_of_the_service_itself() -> None:
     assert line.time == AT + 1
 
 
+def test_a_record_is_shown_by_what_it_says() -> None:
+    line = one(journal(MESSAGE="[2026-03-02 10:00:00 TP0] boom", _PID="7"))
+    assert (line.raw, line.stamp) == ("[2026-03-02 10:00:00 TP0] boom", "2026-03-02T10:00:00.250000+00:00")
+    escaped = journal(MESSAGE='say "x"', _PID="7")
+    assert one(escaped).raw == escaped
+
+
 def test_bytes_as_numbers_kernel_lines_and_several_lines_in_one_entry() -> None:
     line = one(journal(MESSAGE=list(b"caf\xc3\xa9 \xff"), _TRANSPORT="kernel"))
     assert (line.text, line.ident) == ("café \ufffd", "kernel")

@@ -67,6 +67,7 @@ _PROCESSES = re.compile(
     r"\s*(?:USER\s|UID\s|F\s+S\s|S\s+UID\s)?(?:\S+\s{1,20}){0,3}PID\s.{0,400}\b(?:COMMAND|CMD|ARGS|COMM)\b|"
     r"\|\s*(?:NVIDIA-SMI|Processes:)|\+-{10,}\+?\Z|# gpu\s+pid|\s*PID\s+(?:PPID|USER)\s"
 )
+_ROW = re.compile(r"\s{0,20}(?:\S{1,64}\s{1,20}){0,3}\d{1,10}\s|\s{0,20}\d{1,10}$|[|+#]")
 _NVIDIA_SMI = re.compile(r"NVIDIA-SMI \d|\|\s*Processes:|No running processes found")
 
 
@@ -136,7 +137,7 @@ def text_kind(lines: list[str]) -> Kind:
         return Kind.KUBECTL_DESCRIBE
     if any(_SACCT.match(line) and len(_SACCT_COLUMNS.findall(line[:2000])) >= 3 for line in lines[:5]):
         return Kind.SACCT
-    if _PROCESSES.match(lines[0][:1000]) or any(_NVIDIA_SMI.search(line[:500]) for line in lines[:8]):
+    if _is_table(lines):
         return Kind.PROCESSES
     return Kind.LOG
 
@@ -154,4 +155,12 @@ def _is_metrics(lines: list[str]) -> bool:
 
 def _is_describe(lines: list[str]) -> bool:
     found = {match[0].strip() for line in lines if (match := _DESCRIBE.match(line))}
-    return lines[0].startswith("Name:") and len(found) >= 3
+    return any(line.startswith("Name:") for line in lines[:5]) and len(found) >= 3
+
+
+def _is_table(lines: list[str]) -> bool:
+    """Of processes, all of it: logs may begin with what `nvidia-smi` printed."""
+    if any(_NVIDIA_SMI.search(line[:500]) for line in lines[:8]):
+        return sum(line.lstrip()[:1] in ("|", "+") for line in lines) >= 0.7 * len(lines)
+    rows = sum(_ROW.match(line) is not None for line in lines[1:])
+    return _PROCESSES.match(lines[0][:1000]) is not None and rows >= 0.7 * (len(lines) - 1)

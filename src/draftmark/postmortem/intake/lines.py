@@ -83,7 +83,8 @@ class LineReader:
         """The texts of one record, each with what the record says of itself."""
         for inner in texts:
             for part in parts(clean(inner)):
-                self._piece(number, raw, part, head.copy(), depth + 1)
+                shown = part if part and part in raw else raw  # a JSON record as a whole is hard to read
+                self._piece(number, shown, part, head.copy(), depth + 1)
 
     def _join(self, number: int, raw: str, head: Head, text: str) -> None:
         """A runtime cuts long lines: what it cut is put together again."""

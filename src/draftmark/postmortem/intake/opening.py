@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import os
 import shlex
 import sys
-import tarfile
-import zipfile
-import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, BinaryIO
+from typing import IO, TYPE_CHECKING, BinaryIO
 
 from draftmark.errors import BadInputError
 from draftmark.postmortem.intake import streams
@@ -23,12 +19,12 @@ from draftmark.postmortem.intake.sources import Raw, raw_source, read_sources
 from draftmark.postmortem.intake.streams import Allowance, MissingCodecError, Peeked, Readable, Unpacked
 from draftmark.postmortem.model import Kind, Source, Unread
 
+if TYPE_CHECKING:
+    from draftmark.postmortem.intake.archives import Member
+
 _DEFAULT = Limits()
-_BROKEN_TAR = (tarfile.TarError, EOFError, ValueError, OSError, zlib.error)
-_BROKEN_ZIP = (zipfile.BadZipFile, RuntimeError, EOFError, ValueError, OSError, zlib.error)
 _STDIN = "stdin"
 _HAND_OVER = "hand over the server's log as text: journalctl -u UNIT -o json, docker logs NAME, kubectl logs POD"
-_ZIP_IN_MEMORY = 64 << 20
 
 
 def read_bytes(name: str, data: bytes | Iterable[bytes], *, hints: Hints, limits: Limits = _DEFAULT) -> Source:
@@ -75,19 +71,6 @@ def _nothing_usable(raws: list[Raw], unread: list[Unread]) -> BadInputError:
         next_step=command
         or "hand over the server's log as text (journalctl -u UNIT -o json, docker logs, kubectl logs)",
     )
-
-
-def _in_memory(stream: Readable) -> IO[bytes] | None:
-    data = bytearray()
-    for block in streams.blocks(stream):
-        data += block
-        if len(data) > _ZIP_IN_MEMORY:
-            return None
-    return io.BytesIO(data)
-
-
-def _size_of(member: zipfile.ZipInfo) -> Callable[[], int]:
-    return lambda: member.compress_size
 
 
 def _shown(name: str) -> str:
@@ -145,10 +128,11 @@ class _Opening:
         is_tar, is_zip = streams.is_tar(stream.head), stream.head.startswith(streams.ZIP)
         if inside and (is_tar or is_zip):
             self._not_read(name, "an archive inside an archive", "tar -xf {}" if is_tar else "unzip {}")
-        elif is_tar:
-            self._tar(name, stream)
-        elif is_zip:
-            self._zip(name, stream, file)
+        elif is_tar or is_zip:
+            from draftmark.postmortem.intake.archives import tar_members, zip_members
+
+            members = tar_members(stream) if is_tar else zip_members(stream, file)
+            self._members_of(name, members, "tar -tf {}" if is_tar else "unzip -l {}")
         elif stream.head.startswith(streams.JOURNAL):
             self._not_read(name, "a binary journal", "journalctl --file {} -o json")
         else:
@@ -167,45 +151,26 @@ class _Opening:
         shown = _shown(name)
         if note and shown in self.raws:
             self.raws[shown] = self.raws[shown].noted(note)
-        elif note:
+        elif note and all(item.source != shown for item in self.unread):
             self._not_read(name, note, "tar -tf {}")
 
     def _not_read(self, name: str, because: str, command: str) -> None:
         path = name.partition(":")[0] if not Path(name).exists() else name
         self.unread.append(Unread(_shown(name), because, command.format(shlex.quote(path))))
 
-    def _member(self, archive: str, member: str, stream: Readable) -> bool:
-        """Opens one; False when there were too many."""
-        self._members += 1
-        if self._members > self._limits.members:
-            self._not_read(archive, f"more than {self._limits.members} members", "tar -xf {}")
-            return False
-        self._content(f"{archive}:{member.removeprefix('./')}", Peeked(stream), inside=True)
-        return True
+    def _members_of(self, archive: str, members: Iterator[Member], command: str) -> None:
+        """Opens the members of an archive, until it ends or there were too many."""
+        from draftmark.postmortem.intake.archives import DamagedError
 
-    def _tar(self, name: str, stream: Readable) -> None:
         try:
-            with tarfile.open(fileobj=stream, mode="r|", errorlevel=0) as archive:  # type: ignore[call-overload]
-                for member in archive:
-                    content = archive.extractfile(member) if member.isfile() else None
-                    if content is not None and not self._member(name, member.name, content):
-                        break
-        except _BROKEN_TAR as error:
-            self._not_read(name, f"damaged or cut off, its first members were read ({error})", "tar -tf {}")
-
-    def _zip(self, name: str, stream: Peeked, file: IO[bytes] | None) -> None:
-        whole = file or _in_memory(stream)
-        if whole is None:
-            self._not_read(name, "a large zip archive that is not a file", "unzip {}")
-            return
-        try:
-            with zipfile.ZipFile(whole) as archive:
-                for member in archive.infolist():
-                    if member.is_dir():
-                        continue
-                    with archive.open(member) as content:
-                        bounded = Unpacked(content, _size_of(member), self._allowance)
-                        if not self._member(name, member.filename, bounded):
-                            break
-        except _BROKEN_ZIP as error:
-            self._not_read(name, f"damaged, encrypted or cut off ({error})", "unzip -l {}")
+            for member in members:
+                self._members += 1
+                if self._members > self._limits.members:
+                    self._not_read(archive, f"more than {self._limits.members} members", command)
+                    break
+                name = f"{archive}:{member.name.removeprefix('./')}"
+                content = Unpacked(member.content, member.taken, self._allowance)
+                self._content(name, Peeked(content), inside=True)
+                self._note(name, content.note)
+        except DamagedError as error:
+            self._not_read(archive, f"damaged or cut off, its first members were read ({error})", command)

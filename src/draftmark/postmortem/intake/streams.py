@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import bz2
-import gzip
-import lzma
-import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
@@ -64,14 +60,22 @@ Unpack = Callable[[Readable], Any]
 def packing(head: bytes) -> Unpack | None:
     """Opens what a stream begins with as its content; None when it is not compressed.
 
+    The codecs are imported when they are needed: they would cost every short log some milliseconds.
+
     Raises:
         MissingCodecError: Zstandard, where no library reads it.
     """
     if head.startswith(GZIP):
+        import gzip
+
         return lambda stream: gzip.GzipFile(fileobj=stream)  # type: ignore[call-overload]
     if head.startswith(BZIP2) and head[4:10] == b"1AY&SY":
+        import bz2
+
         return lambda stream: bz2.BZ2File(stream)  # type: ignore[call-overload]
     if head.startswith(XZ):
+        import lzma
+
         return lambda stream: lzma.LZMAFile(stream)  # type: ignore[arg-type]
     return _zstandard() if head.startswith(ZSTD) else None
 
@@ -117,15 +121,7 @@ class Unpacked:
             return b""
         try:
             content: bytes = self._reader.read1(size if 0 <= size < BLOCK else BLOCK)
-        except EOFError:
-            self.note = "cut off: what could be unpacked was read"
-            return b""
-        except (OSError, ValueError, zlib.error, lzma.LZMAError) as error:
-            self.note = self._damage(error)
-            return b""
-        except Exception as error:
-            if type(error).__module__.partition(".")[0] != "zstandard":
-                raise
+        except Exception as error:  # every codec and archive has exceptions of its own
             self.note = self._damage(error)
             return b""
         self._given += len(content)
@@ -134,9 +130,12 @@ class Unpacked:
         return content
 
     def _damage(self, error: Exception) -> str:
-        if isinstance(error, gzip.BadGzipFile) and "Not a gzipped" in str(error) and self._given:
+        said = str(error)
+        if isinstance(error, EOFError) or "unexpected end" in said:
+            return "cut off: what could be unpacked was read"
+        if "Not a gzipped" in said and self._given:
             return "something else follows the compressed part: not read"
-        return f"damaged, what could be unpacked was read ({error})"
+        return f"damaged, what could be unpacked was read ({said})"
 
     def _judge(self) -> None:
         allowance, taken = self._allowance, max(self._taken(), 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -101,13 +102,13 @@ def _lines(text: str) -> Texts:
 
 def _micros(value: object) -> float | None:
     text = _string(value)
-    return int(text) / 1e6 if text.isascii() and text.isdigit() and len(text) < 18 else None
+    return int(text) / 1e6 if text.isascii() and text.isdigit() and len(text) < 17 else None
 
 
 def _journal(entry: Mapping[str, Any], head: Head) -> Texts:
     for key in ("_SOURCE_REALTIME_TIMESTAMP", "__REALTIME_TIMESTAMP"):
         if (moment := _micros(entry.get(key))) is not None:
-            head.wall(moment, _string(entry[key]))
+            head.wall(moment, datetime.fromtimestamp(moment, UTC).isoformat())
             break
     ident = _string(entry.get("SYSLOG_IDENTIFIER")) or _string(entry.get("_COMM"))
     if not ident and entry.get("_TRANSPORT") == "kernel":
