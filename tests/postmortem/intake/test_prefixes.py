@@ -114,6 +114,7 @@ CASES: list[tuple[str, str, float | None, dict[str, Any]]] = [
     ("[llm-7f9c6-abcde/server] 2026-03-02T10:00:00.25Z x", "x", 0.25, {"ident": "llm-7f9c6-abcde/server"}),
     # launchers
     ("[1,0]<stderr>:Traceback", "Traceback", None, {"actor": "rank0"}),
+    ("[prterun-n1-99@1,3]<stderr>: x", "x", None, {"actor": "rank3"}),
     ("[default3]:  File", " File", None, {"actor": "default3"}),
     ("[rank5]: Traceback (most recent call last):", "Traceback (most recent call last):", None, {"actor": "rank5"}),
     ("[rank5]:   File", "  File", None, {"actor": "rank5"}),
@@ -339,6 +340,7 @@ def test_cri_puts_cut_lines_together() -> None:
         ({"timestamp": "2026-03-02T10:00:00.25Z", "level": "WARN", "message": "x", "target": "t"}, "x", "", "W"),
         ({"type": "log", "time": 1772445600.25, "level": "error", "msg": "x"}, "x", "", "E"),
         ({"time": 1772445600250, "level": "info", "msg": "x"}, "x", "", "I"),
+        ({"timestamp": "2026-03-02T10:00:00.25Z", "severity": "ERROR", "textPayload": "x"}, "x", "", "E"),
     ],
 )
 def test_json_loggers(entry: dict[str, Any], text: str, actor: str, level: str) -> None:
@@ -367,6 +369,9 @@ def test_a_json_logger_keeps_the_exception() -> None:
     [
         ("{n}: line {n}", "", "task{n}"),
         ("llm  | line {n}", "llm", ""),
+        ("llm.1.abc@node1    | line {n}", "llm.1.abc@node1", ""),
+        ("0|llm      | line {n}", "llm", ""),
+        ("10:00:00 llm | line {n}", "llm", ""),
         ("llm-7f9c6-abcde server line {n}", "llm-7f9c6-abcde/server", ""),
     ],
 )

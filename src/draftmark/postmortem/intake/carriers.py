@@ -1,20 +1,13 @@
-"""Prefixes of what carries lines: journald, syslog, the kernel's ring buffer, container runtimes, launchers.
-
-Each layer is a pattern, matched at a position of the line, and a function that notes what it says and returns where
-the text goes on, or -1 to decline. Every pattern is linear: bounded repeats, no nesting.
-"""
+"""Prefixes of what carries lines: journald, syslog, the kernel's ring buffer, container runtimes, launchers."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import TypeAlias
 
 from draftmark.postmortem.intake.clock import day_start as day_start_of
 from draftmark.postmortem.intake.clock import epoch, fraction, month_number, seconds_of_day, zone_offset
 from draftmark.postmortem.intake.head import LEVELS, Head
-
-Layer: TypeAlias = tuple[re.Pattern[str], Callable[[re.Match[str], Head], int]]
+from draftmark.postmortem.intake.layer import Layer
 
 _HMS = r"(\d\d:\d\d:\d\d)"
 _DATE = r"(\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d)([.,]\d{1,9})?(?: ?(Z|UTC|[+-]\d\d:?\d\d)(?![^\s:\]|]))?"
@@ -176,44 +169,40 @@ def _mpi(match: re.Match[str], head: Head) -> int:
     return match.end()
 
 
-ISO: Layer = (re.compile(_DATE), _iso)
-WEEKDAY_ISO: Layer = (re.compile(r"[^\W\d_]{1,12}\.? " + _DATE), _iso)
-MONTH_FIRST: Layer = (
-    re.compile(r" {0,2}([^\W\d_]{1,12}\.?|\d{1,2} ?[月월]) {1,2}(\d{1,2})日? " + _HMS + r"(\.\d{1,6})?"),
+ISO = Layer(_DATE, _iso)
+WEEKDAY_ISO = Layer(r"[^\W\d_]{1,12}\.? " + _DATE, _iso)
+MONTH_FIRST = Layer(
+    r" {0,2}([^\W\d_]{1,12}\.?|\d{1,2} ?[月월]) {1,2}(\d{1,2})日? " + _HMS + r"(\.\d{1,6})?",
     _month_first,
 )
-KERNEL_SECONDS: Layer = (
-    re.compile(r"\[ {0,8}(\d{1,10}\.\d{3,9}) ?\](?:\[ {0,8}[TC]\d{1,10}\])? ?"),
+KERNEL_SECONDS = Layer(
+    r"\[ {0,8}(\d{1,10}\.\d{3,9}) ?\](?:\[ {0,8}[TC]\d{1,10}\])? ?",
     _kernel_seconds,
 )
-KERNEL_DELTA: Layer = (re.compile(r"\[ {0,8}[+<] {0,8}\d{1,10}\.\d{3,9}>?\] ?"), _kernel_delta)
-KERNEL_DATE: Layer = (
-    re.compile(r"\[[^\d\[\]\s]{1,24} {1,3}([^\s\[\]]{1,12}) {1,3}(\d{1,2}) " + _HMS + r" (\d{4})\] ?"),
+KERNEL_DELTA = Layer(r"\[ {0,8}[+<] {0,8}\d{1,10}\.\d{3,9}>?\] ?", _kernel_delta)
+KERNEL_DATE = Layer(
+    r"\[[^\d\[\]\s]{1,24} {1,3}([^\s\[\]]{1,12}) {1,3}(\d{1,2}) " + _HMS + r" (\d{4})\] ?",
     _kernel_date,
 )
-KERNEL_MINUTE: Layer = (re.compile(r"\[([^\W\d_]{1,12}\.?) {1,2}(\d{1,2}) (\d\d:\d\d)\] ?"), _kernel_minute)
-KERNEL_FACILITY: Layer = (
-    re.compile(
-        r"(?:kern|user|daemon|syslog|auth|local\d) {0,6}:(?:emerg|alert|crit|err|warn|notice|info|debug) {0,6}: ?"
-    ),
+KERNEL_MINUTE = Layer(r"\[([^\W\d_]{1,12}\.?) {1,2}(\d{1,2}) (\d\d:\d\d)\] ?", _kernel_minute)
+KERNEL_FACILITY = Layer(
+    r"(?:kern|user|daemon|syslog|auth|local\d) {0,6}:(?:emerg|alert|crit|err|warn|notice|info|debug) {0,6}: ?",
     _kernel_facility,
 )
-KERNEL_RECORD: Layer = (re.compile(r"\d{1,3},\d{1,12},(\d{1,16}),[^;\s]{1,40};"), _kernel_record)
-RFC5424: Layer = (
-    re.compile(
-        r"<\d{1,3}>1 " + _DATE + r" (\S{1,255}) (\S{1,48}) (\S{1,128}) \S{1,32} "
-        r"(?:-|\[[^\]]{0,2000}\]) ?(?:\ufeff)?"
-    ),
+KERNEL_RECORD = Layer(r"\d{1,3},\d{1,12},(\d{1,16}),[^;\s]{1,40};", _kernel_record)
+RFC5424 = Layer(
+    r"<\d{1,3}>1 " + _DATE + r" (\S{1,255}) (\S{1,48}) (\S{1,128}) \S{1,32} "
+    r"(?:-|\[[^\]]{0,2000}\]) ?(?:\ufeff)?",
     _rfc5424,
 )
-PRIORITY: Layer = (re.compile(r"<\d{1,3}>"), _priority)
-UNIX: Layer = (re.compile(r"(\d{9,10}\.\d{3,6})"), _unix)
-COMPOSE: Layer = (re.compile(r"([A-Za-z0-9][\w.-]{0,62}[-_]\d{1,4}) {0,40}\|(?: |$)"), _container)
-COMPOSE_ANY: Layer = (re.compile(r"([A-Za-z0-9][\w.-]{0,63}) {1,40}\|(?: |$)"), _container)
-KUBECTL: Layer = (re.compile(r"\[(?:pod/)?([\w.-]{1,253})/([\w.-]{1,253})\](?: |$)"), _pod)
-STERN: Layer = (
-    re.compile(r"(?:[+-] )?([a-z0-9][a-z0-9.-]{0,252}) [\u203a>]? ?([a-z0-9][a-z0-9-]{0,62})(?: |$)"),
+PRIORITY = Layer(r"<\d{1,3}>", _priority)
+UNIX = Layer(r"(\d{9,10}\.\d{3,6})", _unix)
+COMPOSE = Layer(r"([A-Za-z0-9][\w.-]{0,62}[-_]\d{1,4}) {0,40}\|(?: |$)", _container)
+COMPOSE_ANY = Layer(r"(?:\d{1,4}\||\d\d:\d\d:\d\d )?([A-Za-z0-9][\w.@-]{0,100}) {1,40}\|(?: |$)", _container)
+KUBECTL = Layer(r"\[(?:pod/)?([\w.-]{1,253})/([\w.-]{1,253})\](?: |$)", _pod)
+STERN = Layer(
+    r"(?:[+-] )?([a-z0-9][a-z0-9.-]{0,252}) [\u203a>]? ?([a-z0-9][a-z0-9-]{0,62})(?: |$)",
     _pod,
 )
-TASK: Layer = (re.compile(r" {0,4}(\d{1,5}):(?: |$)"), _task)
-MPI: Layer = (re.compile(r"\[\d{1,10},(\d{1,6})\](?:<std(?:out|err|diag)>)?:(?: |$)?"), _mpi)
+TASK = Layer(r" {0,4}(\d{1,5}):(?: |$)", _task)
+MPI = Layer(r"\[(?:[\w.-]{1,100}@)?\d{1,10},(\d{1,6})\](?:<std(?:out|err|diag)>)?:(?: |$)?", _mpi)

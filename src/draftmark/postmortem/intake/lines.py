@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from statistics import median_low
 
 from draftmark.postmortem.intake.carriers import name_unit
 from draftmark.postmortem.intake.clean import clean, parts, printable
@@ -199,4 +198,4 @@ def anchor_of(sources: Iterable[NumberedLines], hints: Hints, limits: Limits) ->
         reader = LineReader("", Calendar(), (), hints, limits)
         reader.read(sample(lines))
         dates.extend(reader.dates)
-    return median_low(dates) if dates else None
+    return sorted(dates)[(len(dates) - 1) // 2] if dates else None

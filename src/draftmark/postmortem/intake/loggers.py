@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from draftmark.postmortem.intake.carriers import Layer
 from draftmark.postmortem.intake.clock import epoch, fraction, zone_offset
 from draftmark.postmortem.intake.head import LEVELS, Head
+from draftmark.postmortem.intake.layer import Layer
 
 _HMS = r"(\d\d:\d\d:\d\d)"
 _WORD = r"(TRACE|DEBUG|INFO|NOTICE|WARNING|WARN|ERROR|CRITICAL|FATAL)"
@@ -105,62 +105,50 @@ def _gin(match: re.Match[str], head: Head) -> int:
     return -1  # the text is the table that follows, name included
 
 
-BRACKET_DATE: Layer = (
-    re.compile(
-        r"\[(\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d)([.,]\d{1,9})?( ?(?:Z|UTC|[+-]\d\d:?\d\d))?"
-        r"((?: [A-Za-z_]{1,16}\d{1,5}){0,8})(?: [^\[\]]{0,60})?\](?: |$)?"
-    ),
+BRACKET_DATE = Layer(
+    r"\[(\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d)([.,]\d{1,9})?( ?(?:Z|UTC|[+-]\d\d:?\d\d))?"
+    r"((?: [A-Za-z_]{1,16}\d{1,5}){0,8})(?: [^\[\]]{0,60})?\](?: |$)?",
     _bracket_date,
 )
-VLLM: Layer = (
-    re.compile(
-        _WORD
-        + r" (\d{4}-)?(\d\d)-(\d\d) "
-        + _HMS
-        + r"([.,]\d{1,9})? ?(?:\[[^\[\]]{1,200}\]|[\w./-]{1,200}:\d{1,6}\])(?: |$)?"
-    ),
+VLLM = Layer(
+    _WORD
+    + r" (\d{4}-)?(\d\d)-(\d\d) "
+    + _HMS
+    + r"([.,]\d{1,9})? ?(?:\[[^\[\]]{1,200}\]|[\w./-]{1,200}:\d{1,6}\])(?: |$)?",
     _vllm,
 )
-UVICORN: Layer = (re.compile(_WORD + r":(?: {2,6}|(?<=CRITICAL:) )(?! )"), _word)
-BASIC: Layer = (re.compile(_WORD + r":[A-Za-z_][\w.]{0,100}:"), _word)
-BRACKET_WORD: Layer = (re.compile(r"\[" + _WORD + r"\]:? ?"), _word)
-PROCESS: Layer = (
-    re.compile(
-        r"\((?:([A-Za-z_][\w.:-]{0,63}(?: [\w.:-]{1,40})?) )?pid=(\d{1,10})(?:, ?ip=([\w.:-]{1,64}))?\)(?: |$)?"
-    ),
+UVICORN = Layer(_WORD + r":(?: {2,6}|(?<=CRITICAL:) )(?! )", _word)
+BASIC = Layer(_WORD + r":[A-Za-z_][\w.]{0,100}:", _word)
+BRACKET_WORD = Layer(r"\[" + _WORD + r"\]:? ?", _word)
+PROCESS = Layer(
+    r"\((?:([A-Za-z_][\w.:-]{0,63}(?: [\w.:-]{1,40})?) )?pid=(\d{1,10})(?:, ?ip=([\w.:-]{1,64}))?\)(?: |$)?",
     _process,
 )
-RAYLET: Layer = (
-    re.compile(r"\((raylet|autoscaler|gcs_server)()(?:, ?ip=([\w.:-]{1,64})| [^()]{1,20})?\)(?: |$)?"),
+RAYLET = Layer(
+    r"\((raylet|autoscaler|gcs_server)()(?:, ?ip=([\w.:-]{1,64})| [^()]{1,20})?\)(?: |$)?",
     _process,
 )
-RANK: Layer = (re.compile(r"\[([Rr]ank ?|default_?|trainer_?)(\d{1,6})\]:(?: |$)?"), _rank)
-C10D: Layer = (
-    re.compile(
-        r"\[([EWIFV])(20\d\d(?=\d{4}))?(\d{1,2})(\d\d) "
-        + _HMS
-        + r"(\.\d{1,9})?(?: {1,8}\d{1,10})? [^\[\]\s]{1,200}:\d{1,6}\](?: |$)?"
-    ),
+RANK = Layer(r"\[([Rr]ank ?|default_?|trainer_?)(\d{1,6})\]:(?: |$)?", _rank)
+C10D = Layer(
+    r"\[([EWIFV])(20\d\d(?=\d{4}))?(\d{1,2})(\d\d) "
+    + _HMS
+    + r"(\.\d{1,9})?(?: {1,8}\d{1,10})? [^\[\]\s]{1,200}:\d{1,6}\](?: |$)?",
     _glog,
 )
-GLOG: Layer = (
-    re.compile(
-        r"([EWIF])(20\d\d)?(\d\d)(\d\d) " + _HMS + r"(\.\d{1,9})?(?: {1,8}\d{1,10}){1,2} "
-        r"[^\[\]\s]{1,200}:\d{1,6}\](?: |$)?"
-    ),
+GLOG = Layer(
+    r"([EWIF])(20\d\d)?(\d\d)(\d\d) " + _HMS + r"(\.\d{1,9})?(?: {1,8}\d{1,10}){1,2} "
+    r"[^\[\]\s]{1,200}:\d{1,6}\](?: |$)?",
     _glog,
 )
-LLAMA: Layer = (re.compile(r"(\d{1,6})\.(\d\d)\.(\d{3})\.(\d{3}) ([IWED])(?: {1,40}|$)"), _clock)
-TENSORRT: Layer = (
-    re.compile(
-        r"\[(?:TensorRT-LLM|TRT-LLM|TensorRT)\] ?(?:\[RANK (\d{1,6})\] ?)?"
-        r"(?:\[(TRACE|DEBUG|INFO|WARNING|ERROR|CRITICAL|FATAL|[VDIWEF])\] ?)?"
-    ),
+LLAMA = Layer(r"(\d{1,6})\.(\d\d)\.(\d{3})\.(\d{3}) ([IWED])(?: {1,40}|$)", _clock)
+TENSORRT = Layer(
+    r"\[(?:TensorRT-LLM|TRT-LLM|TensorRT)\] ?(?:\[RANK (\d{1,6})\] ?)?"
+    r"(?:\[(TRACE|DEBUG|INFO|WARNING|ERROR|CRITICAL|FATAL|[VDIWEF])\] ?)?",
     _tensorrt,
 )
-AMERICAN: Layer = (re.compile(r"\[(\d\d)/(\d\d)/(\d{4})-" + _HMS + r"\] ?"), _american)
-NCCL: Layer = (
-    re.compile(r"([\w.-]{1,64}):(\d{1,10}):\d{1,10} \[\d{1,4}\] (?:[^\s:]{1,200}:\d{1,6} )?(?=NCCL (WARN|INFO))()"),
+AMERICAN = Layer(r"\[(\d\d)/(\d\d)/(\d{4})-" + _HMS + r"\] ?", _american)
+NCCL = Layer(
+    r"([\w.-]{1,64}):(\d{1,10}):\d{1,10} \[\d{1,4}\] (?:[^\s:]{1,200}:\d{1,6} )?(?=NCCL (WARN|INFO))()",
     _nccl,
 )
-GIN: Layer = (re.compile(r"\[GIN\] (\d{4}/\d\d/\d\d) - " + _HMS + r" \|"), _gin)
+GIN = Layer(r"\[GIN\] (\d{4}/\d\d/\d\d) - " + _HMS + r" \|", _gin)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from draftmark.postmortem.intake import carriers as c
 from draftmark.postmortem.intake import loggers as g
-from draftmark.postmortem.intake.carriers import Layer
 from draftmark.postmortem.intake.head import Head
+from draftmark.postmortem.intake.layer import Layer
 
 MAX_LAYERS = 10
 Layers = tuple[Layer, ...]
@@ -14,7 +14,7 @@ _DIGIT: Layers = (c.ISO, g.LLAMA, c.UNIX, c.MONTH_FIRST, c.KERNEL_RECORD)
 _BRACKET_DIGIT: Layers = (g.BRACKET_DATE, c.KERNEL_SECONDS, g.AMERICAN, c.MPI)
 _BRACKET_BLANK: Layers = (c.KERNEL_SECONDS, c.KERNEL_DELTA)
 _BRACKET_WORD: Layers = (
-    *(g.RANK, g.C10D, c.KERNEL_DATE, g.TENSORRT, c.KUBECTL, g.BRACKET_WORD, c.KERNEL_MINUTE, g.GIN),
+    *(g.RANK, g.C10D, c.KERNEL_DATE, g.TENSORRT, c.KUBECTL, g.BRACKET_WORD, c.KERNEL_MINUTE, g.GIN, c.MPI),
 )
 _ANGLE: Layers = (c.RFC5424, c.PRIORITY)
 _ROUND: Layers = (g.PROCESS, g.RAYLET)
@@ -69,8 +69,8 @@ def peel(text: str, head: Head, ambiguous: Layers = ()) -> int:
         if at >= end:
             return end
         for layer in _layers(text, at) + named + ambiguous:
-            match = layer[0].match(text, at)
-            if match and (after := layer[1](match, head)) > at:
+            match = layer.match(text, at)
+            if match and (after := layer.note(match, head)) > at:
                 at = after
                 break
         else:
@@ -83,8 +83,8 @@ def peel(text: str, head: Head, ambiguous: Layers = ()) -> int:
 def looks_like(text: str) -> set[str]:
     """Which of the ambiguous carriers a line could be from."""
     found = set()
-    for name, (pattern, _) in AMBIGUOUS.items():
-        match = pattern.match(text)
+    for name, layer in AMBIGUOUS.items():
+        match = layer.match(text, 0)
         if match and (name != "stern" or ("-" in match[1] and any(map(str.isdigit, match[1])))):
             found.add(name)
     return found

@@ -169,7 +169,8 @@ def _logger(entry: Mapping[str, Any], head: Head) -> Texts | None:
     inner = entry.get("fields")
     extra = inner if isinstance(inner, dict) else {}
     message = next(
-        (entry[key] for key in ("message", "msg", "MESSAGE", "event") if key in entry), extra.get("message")
+        (entry[key] for key in ("message", "msg", "MESSAGE", "event", "textPayload") if key in entry),
+        extra.get("message"),
     )
     time_key = next((key for key in _TIME_KEYS if key in entry), None)
     level_key = next((key for key in _LEVEL_KEYS if key in entry), None)
@@ -207,6 +208,7 @@ _READERS: tuple[tuple[str, Callable[[Mapping[str, Any], Head], Texts | None]], .
     ("msg", _logger),
     ("fields", _logger),
     ("event", _logger),
+    ("textPayload", _logger),
 )
 
 
