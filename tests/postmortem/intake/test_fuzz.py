@@ -141,6 +141,7 @@ BLOW_UPS: dict[str, Callable[[int], str]] = {
     "bars": lambda n: "%| 1/1 [it/s]" * (n // 13),
     "quotes": lambda n: 'time=1 msg="' + '\\"' * (n // 2),
     "pairs": lambda n: "time=1 " + "a=b " * (n // 4),
+    "an array": lambda n: "[" + ",".join(['{"MESSAGE":"a","_PID":"1"}'] * (n // 27)) + "]",
     "nested lists": lambda n: '{"MESSAGE":' + "[" * n,
     "nested records": lambda n: '{"log":"' * (n // 8),
     "nested closed": lambda n: '{"a":' * (n // 6) + "}" * (n // 6),

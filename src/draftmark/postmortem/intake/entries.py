@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any, TypeAlias
 
 from draftmark.postmortem.intake.clock import epoch, fraction
@@ -17,6 +19,7 @@ _FIELD = re.compile(r"([A-Z_][A-Z0-9_]{0,63})=(.*)")
 _MESSAGE_KEY = re.compile(r'"(?:MESSAGE|message|msg|log)"\s*:')
 _START = re.compile(r"__CURSOR=|__REALTIME_TIMESTAMP=")
 _VERBOSE = re.compile(r"[^\W\d_]{1,12} (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{1,6})?) (\S{1,8}) \[s=")
+_NEAR = 2000
 _decoder = json.JSONDecoder()
 
 
@@ -36,10 +39,23 @@ def json_entries(text: str) -> Iterator[Entry]:
         found = _MESSAGE_KEY.search(text, at, end)
         shown = found.start() if found else at
         number, counted = number + text.count("\n", counted, shown), shown
-        start = text.rfind("\n", 0, shown) + 1
-        line_end = text.find("\n", shown)
-        yield number, text[start : line_end if line_end >= 0 else len(text)], value
+        yield number, _line_around(text, shown), value
         at = _skip(text, end)
+
+
+def _line_around(text: str, at: int) -> str:
+    """The line that holds a place, or some of it: an array may be one endless line."""
+    near = max(at - _NEAR, 0)
+    start = max(text.rfind("\n", near, at) + 1, near)
+    end = text.find("\n", at, at + _NEAR)
+    return text[start : end if end >= 0 else at + _NEAR]
+
+
+def bounded(entries: Iterable[Entry], most: int) -> tuple[Entry, ...]:
+    """The first and the last of a multitude."""
+    stream = iter(entries)
+    first = list(islice(stream, most // 2))
+    return (*first, *deque(stream, maxlen=most // 2))
 
 
 def _skip(text: str, at: int) -> int:

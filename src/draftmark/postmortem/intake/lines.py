@@ -21,6 +21,7 @@ _RECORD_STARTS = frozenset("{tl")
 _RECORDS_DEEP = 3
 _JOINED_CHARS = 1 << 18
 _SAMPLE = 100
+_DATES = 5000  # are enough to tell a year by
 _RANK_AT_END = re.compile(r" rank=(\d{1,5})\s{0,4}\Z")
 
 
@@ -198,4 +199,6 @@ def anchor_of(sources: Iterable[NumberedLines], hints: Hints, limits: Limits) ->
         reader = LineReader("", Calendar(), (), hints, limits)
         reader.read(sample(lines))
         dates.extend(reader.dates)
+        if len(dates) > _DATES:
+            break
     return sorted(dates)[(len(dates) - 1) // 2] if dates else None

@@ -20,14 +20,12 @@ class Scanned:
 
     Attributes:
         lines: Numbered, decoded, in order. A line too long to be kept whole gives several pieces of one number.
-        whole: All bytes, where all of them were kept.
         flooded: Hints that came so often that only their first and last lines were kept.
     """
 
     lines: tuple[tuple[int, str], ...]
     total_lines: int
     size_bytes: int
-    whole: bytes | None = None
     flooded: tuple[str, ...] = ()
 
 
@@ -48,10 +46,10 @@ def scan(blocks: Iterable[bytes], hints: Hints, limits: Limits) -> Scanned:
     if not texts[-1]:
         texts.pop()
     if max(map(len, texts), default=0) <= _LINE_BYTES:
-        return Scanned(tuple(enumerate(texts, 1)), len(texts), size, data)
+        return Scanned(tuple(enumerate(texts, 1)), len(texts), size)
     literals = literals_of(hints)
     lines = tuple((number, piece) for number, text in enumerate(texts, 1) for piece in _pieces(text, literals))
-    return Scanned(lines, len(texts), size, data)
+    return Scanned(lines, len(texts), size)
 
 
 def _selected(start: bytes, rest: Iterable[bytes], hints: Hints, limits: Limits) -> Scanned:
@@ -66,7 +64,7 @@ def _selected(start: bytes, rest: Iterable[bytes], hints: Hints, limits: Limits)
         (number, piece.decode("utf-8", "replace")) for number, pieces in selection.finish() for piece in pieces
     )
     flooded = tuple(literal.decode() for literal in selection.flooded())
-    return Scanned(lines, selection.total_lines, selection.size_bytes, None, flooded)
+    return Scanned(lines, selection.total_lines, selection.size_bytes, flooded)
 
 
 def literals_of(hints: Hints) -> tuple[bytes, ...]:

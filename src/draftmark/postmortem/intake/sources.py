@@ -11,7 +11,7 @@ from typing import Any
 from draftmark.postmortem.intake import kinds
 from draftmark.postmortem.intake.clean import clean, printable
 from draftmark.postmortem.intake.clock import Calendar
-from draftmark.postmortem.intake.entries import Entry, export_entries, is_export, json_entries
+from draftmark.postmortem.intake.entries import Entry, bounded, export_entries, is_export, json_entries
 from draftmark.postmortem.intake.limits import Hints, Limits
 from draftmark.postmortem.intake.lines import LineReader, anchor_of, carriers_of
 from draftmark.postmortem.intake.scan import Scanned, scan
@@ -107,7 +107,7 @@ def _document(name: str, whole: bytes, hints: Hints, limits: Limits) -> Raw:
         return Raw(name, kind, scanned, document)
     first = document[0] if isinstance(document, list) and document else document
     if kinds.is_entry(first) or document is None:
-        entries = tuple(json_entries(whole.decode("utf-8", "replace")))
+        entries = bounded(json_entries(whole.decode("utf-8", "replace")), limits.whole_lines)
         if entries and kinds.is_entry(entries[0][2]):
             return Raw(name, Kind.LOG, scanned, entries=entries)
     if document is None:
