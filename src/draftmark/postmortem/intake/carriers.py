@@ -93,7 +93,7 @@ def _kernel_seconds(match: re.Match[str], head: Head) -> int:
     return match.end()
 
 
-def _kernel_delta(match: re.Match[str], head: Head) -> int:
+def _kernel(match: re.Match[str], head: Head) -> int:
     head.writer("kernel")
     return match.end()
 
@@ -118,18 +118,13 @@ def _kernel_minute(match: re.Match[str], head: Head) -> int:
     return match.end()
 
 
-def _kernel_facility(match: re.Match[str], head: Head) -> int:
-    head.writer("kernel")
-    return match.end()
-
-
 def _kernel_record(match: re.Match[str], head: Head) -> int:
     head.relative(int(match[1]) / 1e6, match[1])
     head.writer("kernel")
     return match.end()
 
 
-def _priority(match: re.Match[str], head: Head) -> int:  # noqa: ARG001 - a layer's signature
+def _priority(match: re.Match[str], _head: Head) -> int:
     return match.end()
 
 
@@ -179,7 +174,7 @@ KERNEL_SECONDS = Layer(
     r"\[ {0,8}(\d{1,10}\.\d{3,9}) ?\](?:\[ {0,8}[TC]\d{1,10}\])? ?",
     _kernel_seconds,
 )
-KERNEL_DELTA = Layer(r"\[ {0,8}[+<] {0,8}\d{1,10}\.\d{3,9}>?\] ?", _kernel_delta)
+KERNEL_DELTA = Layer(r"\[ {0,8}[+<] {0,8}\d{1,10}\.\d{3,9}>?\] ?", _kernel)
 KERNEL_DATE = Layer(
     r"\[[^\d\[\]\s]{1,24} {1,3}([^\s\[\]]{1,12}) {1,3}(\d{1,2}) " + _HMS + r" (\d{4})\] ?",
     _kernel_date,
@@ -187,7 +182,7 @@ KERNEL_DATE = Layer(
 KERNEL_MINUTE = Layer(r"\[([^\W\d_]{1,12}\.?) {1,2}(\d{1,2}) (\d\d:\d\d)\] ?", _kernel_minute)
 KERNEL_FACILITY = Layer(
     r"(?:kern|user|daemon|syslog|auth|local\d) {0,6}:(?:emerg|alert|crit|err|warn|notice|info|debug) {0,6}: ?",
-    _kernel_facility,
+    _kernel,
 )
 KERNEL_RECORD = Layer(r"\d{1,3},\d{1,12},(\d{1,16}),[^;\s]{1,40};", _kernel_record)
 RFC5424 = Layer(
