@@ -30,8 +30,6 @@ WAITING = {
         "kill-9",
         "segfault-no-core",
         "start-limit",
-        "runtime-limit",
-        "restart-hid-timeout",
         "restart-hid-kill",
     },
     USER: {
