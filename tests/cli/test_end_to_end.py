@@ -7,6 +7,7 @@ import shlex
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -46,6 +47,11 @@ def trials(run: Path) -> dict[int, dict[str, object]]:
     return found
 
 
+def why_of(run: Path, trial: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((run / "trials" / trial / "why.json").read_text())
+    return found
+
+
 def test_tune_end_to_end(draftmark: Draftmark, tmp_path: Path) -> None:
     run = tmp_path / "run"
     done = draftmark("tune", *SMALL, *ARMS, "--run", str(run), "--json")
@@ -71,6 +77,7 @@ def test_tune_end_to_end(draftmark: Draftmark, tmp_path: Path) -> None:
         ):
             assert (trial / name).stat().st_size > 0, name
     assert "listening on" in (run / "trials" / "01-off" / "server.log").read_text()
+    assert not list(run.rglob("why.json"))
 
     before = (run / "result.json").read_bytes()
     assert json.loads(before) == result
@@ -118,6 +125,56 @@ def test_an_unknown_flag_of_this_build(
     done = draftmark("tune", f"cmd:{words}", *SMALL, *ARMS, "--run", str(tmp_path / "run"))
     assert done.status == 50
     assert "invalid argument: --no-such-flag" in done.err
+    assert "config-invalid (certain)" in done.err
+    why = why_of(tmp_path / "run", "01-off")
+    assert (why["cause"], why["confidence"], why["phase"]) == ("config-invalid", "certain", "startup")
+    assert "invalid argument: --no-such-flag" in why["evidence"][0]["text"]
+    assert json.loads((tmp_path / "run" / "result.json").read_text())["arms"][0]["why"] == "trials/01-off/why.json"
+
+
+# Stands for a host where something takes the port between Draftmark's look and the server's own, for one arm only.
+_LOSES_ITS_PORT = """#!{python}
+import os, socket, sys
+if "--spec-ngram-simple-size-m 8" in " ".join(sys.argv):
+    taken = socket.create_server(("127.0.0.1", int(sys.argv[sys.argv.index("--port") + 1])))
+    taken.set_inheritable(True)
+os.execv({command!r}[0], {command!r} + sys.argv[1:])
+"""
+
+
+def test_an_arm_that_does_not_start_says_why_wherever_it_is_shown(
+    draftmark: Draftmark, embedded_command: tuple[tuple[str, ...], dict[str, str]], tmp_path: Path
+) -> None:
+    words = shlex.split(_with_port(embedded_command, free_port()))
+    first = next(i for i, word in enumerate(words) if "=" not in word)
+    model = words.index("-m")
+    wrapper = tmp_path / "llama-server"
+    wrapper.write_text(_LOSES_ITS_PORT.format(python=sys.executable, command=words[first:model]))
+    wrapper.chmod(0o755)
+    service = "cmd:" + shlex.join([*words[:first], str(wrapper), *words[model:]])
+    run = tmp_path / "run"
+    done = draftmark("tune", service, *SMALL, "--depth", "off,8", "--rounds", "1", "--run", str(run))
+    assert done.status in (0, 10, 40), done.err
+    assert none_left(0)
+    trial = trials(run)[2]
+    assert (trial["status"], trials(run)[1]["status"]) == ("did-not-start", "measured")
+    why = why_of(run, "02-d8")
+    assert (why["schema"], why["cause"], why["confidence"]) == ("draftmark.why/1", "port-in-use", "certain")
+    assert why["evidence"][0]["file"] == "server.log"
+    assert "bind HTTP server socket" in why["evidence"][0]["text"]
+    result = json.loads((run / "result.json").read_text())
+    arm = next(arm for arm in result["arms"] if arm["arm"] == "d8")
+    assert (arm["status"], arm["why"]) == ("did-not-start", "trials/02-d8/why.json")
+    told = " ".join(done.out.split())
+    pages = [(run / name).read_text() for name in ("report.md", "report.html")]
+    for shown in (told, *pages):
+        assert "port-in-use (certain)" in shown
+        assert "trials/02-d8/why.json" in shown
+        assert "server.log:" in shown
+
+    before = {name: (run / name).read_bytes() for name in ("result.json", "report.md", "report.html")}
+    assert draftmark("report", str(run)).status == 0
+    assert {name: (run / name).read_bytes() for name in before} == before
 
 
 def test_a_secret_is_written_nowhere_and_resume_asks_for_it(
@@ -196,6 +253,16 @@ def test_a_server_killed_in_mid_measurement_is_void(draftmark: Draftmark, tmp_pa
     assert first["status"] == "void"
     assert "died with exit status -9 during copy@1" in str(first["because"])
     assert trials(run)[2]["status"] == "measured"
+    why = why_of(run, "01-off")
+    assert why["cause"] in (
+        "user-or-supervisor-sigkill",
+        "unsettled",
+    )  # by whom: the kernel's log may be closed to us
+    assert "killed by SIGKILL" in why["summary"]
+    assert (why["phase"], why["died"]) == ("serving", True)
+    assert "exit code: 137" in [line["text"] for line in why["evidence"]]
+    assert not (run / "trials" / "02-off" / "why.json").exists()
+    assert json.loads((run / "result.json").read_text())["arms"][0]["why"] == "trials/01-off/why.json"
 
 
 def _with_port(embedded: tuple[tuple[str, ...], dict[str, str]], port: int) -> str:

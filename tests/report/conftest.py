@@ -55,6 +55,8 @@ def hostile(load: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
     for trial in result["trials"]:
         trial["because"] = trial["stop"] = HOSTILE
         trial["disturbed"] = [HOSTILE]
+        line = {"file": HOSTILE, "line": 1, "time": HOSTILE, "text": HOSTILE}
+        trial["why"] = dict.fromkeys(("path", "cause", "confidence", "summary"), HOSTILE) | {"evidence": line}
     for workload in result["workloads"]:
         workload["about"] = workload["source"] = workload["sha256"] = HOSTILE
     result["choice"]["because"] = HOSTILE

@@ -23,9 +23,10 @@ from draftmark.model import (
     TrialStatus,
     Workload,
 )
-from draftmark.ports import CpuSample
+from draftmark.ports import CpuSample, PostMortem
 from draftmark.run.directory import RunDirectory
 from draftmark.run.records import RunInfo, encode_document
+from draftmark.run.redact import Redactor
 from draftmark.testing.fakes import FakeEngine, FakeLoad, FakeSupervisor, FakeWorld, NullObserver
 from draftmark.tune.disturbance import counters_astray, foreign_cores, load_faults, paused
 from draftmark.tune.plan import schedule
@@ -72,6 +73,8 @@ class Lab:
         self.limits = limits or Limits(max_foreign_cores=0.25)
         self.port_holder: str | None = None
         self.after: list[Trial] = []
+        self.post_mortem: PostMortem | None = None
+        self.redactor = Redactor(values=())
 
     def sweep(self) -> Sweep:
         world = self.world
@@ -93,6 +96,8 @@ class Lab:
                 observer=NullObserver(),
                 act=journal.write,
                 port_holder=lambda _url: self.port_holder,
+                redactor=self.redactor,
+                post_mortem=self.post_mortem,
             ),
             journal=journal,
             after=self.after.append,

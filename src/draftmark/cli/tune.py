@@ -14,6 +14,7 @@ from draftmark.cli.output import progress_console
 from draftmark.cli.planning import Planned, planned
 from draftmark.cli.progress import RunProgress
 from draftmark.cli.reporting import rederive, show, write_reports
+from draftmark.cli.trial_postmortem import TrialPostMortem
 from draftmark.errors import Interrupted, UsageError
 from draftmark.load.client import run_closed_loop
 from draftmark.model import Trial
@@ -21,6 +22,7 @@ from draftmark.run.directory import RunDirectory
 from draftmark.run.lock import exclusive
 from draftmark.run.records import RunInfo
 from draftmark.service.host import SystemClock
+from draftmark.service.local import LocalHost
 from draftmark.service.neighbours import LocalLoad
 from draftmark.tune.runner import Journal, Sweep
 from draftmark.tune.startup import refuse_taken
@@ -110,6 +112,7 @@ def sweep(work: Planned, directory: RunDirectory) -> None:
                 port_holder=compose.listener_at,
                 host=LocalLoad(clock),
                 redactor=work.target.redactor,
+                post_mortem=TrialPostMortem(LocalHost()),
             ),
             journal=journal,
             after=partial(_after, directory),

@@ -11,7 +11,7 @@ from draftmark.report.figures import duration, percent
 from draftmark.report.plots import ticks
 from draftmark.report.tags import Markup, Node, join, tag
 from draftmark.report.view import ResultView
-from draftmark.report.words import against_baseline, at_once, glossary, host_fact, status
+from draftmark.report.words import against_baseline, at_once, glossary, host_fact, proof, reason, status
 
 # A longer label wraps, so that it does not push the figures off the page.
 LONG_LABEL = 24
@@ -106,9 +106,11 @@ def _unmeasured(view: ResultView) -> Markup | None:
         return None
     entries = []
     for arm in told:
+        shown = proof(arm, view)
+        line = tag("span", tag("code", shown), class_="sub") if shown else None
         path = tag("span", "post-mortem: ", tag("code", arm.why), class_="sub") if arm.why else None
         entries.append(tag("dt", arm.label, tag("span", status(arm.status))))
-        entries.append(tag("dd", arm.because, path))
+        entries.append(tag("dd", reason(arm, view), line, path))
     return tag("div", tag("h3", "Not measured, and why"), tag("dl", *entries, class_="reasons"))
 
 

@@ -17,6 +17,8 @@ from draftmark.report.words import (
     figure_on,
     host_fact,
     outcome,
+    proof,
+    reason,
     restored,
     role,
     status,
@@ -117,9 +119,9 @@ def _unmeasured(view: ResultView) -> str | None:
     lines = []
     for arm in view.unmeasured:
         said = f"- {text(arm.label)}, {text(status(arm.status))}"
-        lines.append(
-            said + (f": {text(arm.because)}" if arm.because else "") + (f" ({code(arm.why)})" if arm.why else "")
-        )
+        because, shown = reason(arm, view), proof(arm, view)
+        lines.append(said + (f": {text(because)}" if because else "") + (f" ({code(arm.why)})" if arm.why else ""))
+        lines += [f"  - {code(shown)}"] if shown else []
     return "\n".join(["Not measured:", "", *lines])
 
 

@@ -24,6 +24,7 @@ from draftmark.report.view import (
     ArmView,
     AxisView,
     ChoiceView,
+    DeathView,
     Figure,
     Ratio,
     ResultView,
@@ -187,6 +188,24 @@ def _trial(entry: Document) -> TrialView:
         stop=text(entry, "stop"),
         stop_s=number(entry, "stop_s"),
         disturbed=texts(entry, "disturbed"),
+        death=_death(mapping(entry, "why")),
+    )
+
+
+def _death(entry: Document) -> DeathView | None:
+    cause = text(entry, "cause")
+    if cause is None:
+        return None
+    line = mapping(entry, "evidence")
+    place = text(line, "file")
+    if place is not None and (at := whole(line, "line")) is not None:
+        place = f"{place}:{at}"
+    return DeathView(
+        path=text(entry, "path"),
+        cause=cause,
+        confidence=text(entry, "confidence"),
+        summary=text(entry, "summary"),
+        evidence="  ".join(part for part in (place, text(line, "text")) if part) or None,
     )
 
 

@@ -15,7 +15,7 @@ from draftmark.report.reading import read_result
 from draftmark.report.result_table import result_table
 from draftmark.report.terminal_documents import print_bench, print_compare, print_inspect, print_plan
 from draftmark.report.view import ResultView
-from draftmark.report.words import outcome, restored, status, trial_note
+from draftmark.report.words import outcome, proof, reason, restored, status, trial_note
 
 __all__ = ["print_bench", "print_compare", "print_error", "print_inspect", "print_plan", "print_result"]
 
@@ -98,10 +98,13 @@ def _print_unmeasured(view: ResultView, console: Console) -> None:
     heading(console, "not measured")
     width = min(24, max(len(arm.label) for arm in view.unmeasured))
     for arm in view.unmeasured:
-        said = ": ".join(part for part in (status(arm.status), arm.because) if part)
-        if arm.why:
+        said = ": ".join(part for part in (status(arm.status), reason(arm, view)) if part)
+        shown = proof(arm, view)
+        if arm.why and not shown:
             said += f" ({arm.why})"
         hanging(console, f"  {arm.label:<{width}}  ", said)
+        for further in (shown, arm.why) if shown else ():
+            hanging(console, " " * (width + 4), further or "")
 
 
 def _print_notes(view: ResultView, console: Console) -> None:

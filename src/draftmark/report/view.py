@@ -107,6 +107,21 @@ class ChoiceView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeathView:
+    """What the post-mortem of a trial says; the whole of it is at `path`, in the run directory.
+
+    Attributes:
+        evidence: The first line that proves it, with its place: `server.log:2  fatal: …`.
+    """
+
+    path: str | None
+    cause: str
+    confidence: str | None
+    summary: str | None
+    evidence: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrialView:
     """An arm started once. `at_s` counts from the start of the run."""
 
@@ -122,6 +137,7 @@ class TrialView:
     stop: str | None
     stop_s: float | None
     disturbed: tuple[str, ...]
+    death: DeathView | None = None
 
     @property
     def counts(self) -> bool:
@@ -214,6 +230,11 @@ class ResultView:
     def arm(self, name: str) -> ArmView | None:
         """The arm of that name."""
         return next((arm for arm in self.arms if arm.name == name), None)
+
+    def death(self, arm: ArmView) -> DeathView | None:
+        """The arm's latest post-mortem."""
+        own = (trial.death for trial in self.trials if trial.arm == arm.name)
+        return next((death for death in own if death is not None and death.path == arm.why), None)
 
     def label(self, name: str | None) -> str:
         """What people call the arm of that name."""

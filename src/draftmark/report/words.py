@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from draftmark.report import figures
 from draftmark.report.figures import UNKNOWN, percent, span
-from draftmark.report.view import ALL, ArmView, AxisView, Figure, Ratio, ResultView, TrialView
+from draftmark.report.view import ALL, ArmView, AxisView, DeathView, Figure, Ratio, ResultView, TrialView
 
 STATUS = {
     "measured": "measured",
@@ -105,9 +105,34 @@ def in_headline(result: ResultView, said: str | None) -> bool:
     return said is not None and said.rstrip(".") in result.verdict_sentence
 
 
+def reason(arm: ArmView, result: ResultView) -> str | None:
+    """Why an arm has no figures: the cause of its death where one is known, else what its trial saw."""
+    death = result.death(arm)
+    if death is None:
+        return arm.because
+    said = f"{_named(death)}: {death.summary}" if death.summary else _named(death)
+    # What the trial saw from outside; not a second time the line that is shown as proof.
+    seen = arm.because if arm.because and arm.because.strip() not in (death.evidence or "") else None
+    return f"{seen}. {said}" if seen else said
+
+
+def _named(death: DeathView) -> str:
+    """`port-in-use (certain)`; `unsettled` is its own confidence."""
+    unsettled = death.cause == "unsettled" or death.confidence is None
+    return death.cause if unsettled else f"{death.cause} ({death.confidence})"
+
+
+def proof(arm: ArmView, result: ResultView) -> str | None:
+    """The line that proves the cause of an arm's death, with its place."""
+    death = result.death(arm)
+    return death.evidence if death else None
+
+
 def trial_note(trial: TrialView, result: ResultView) -> str:
     """Why a trial was set aside: `trial 2 (depth 4), void: the server restarted`."""
     reasons = list(dict.fromkeys([*([trial.because] if trial.because else []), *trial.disturbed]))
+    if trial.death is not None:
+        reasons.append(", ".join(part for part in (_named(trial.death), trial.death.path) if part))
     kind = "disturbed in part" if trial.counts else status(trial.status)
     return f"trial {trial.number} ({result.label(trial.arm)}), {kind}: {'; '.join(reasons) or 'no reason recorded'}"
 

@@ -16,16 +16,21 @@ from draftmark.errors import BadInputError, StorageError, UsageError
 from draftmark.model import RequestRecord, Trial
 from draftmark.run.records import (
     RUN_SCHEMA,
+    WHY_SCHEMA,
     Action,
     RunInfo,
     RunRecord,
     TrialRecord,
+    WhyRecord,
     decode,
     decode_lines,
     encode_document,
     encode_line,
 )
 from draftmark.run.redact import Redactor
+
+WHY = "why.json"
+"""In a trial's directory: why its server did not start or died."""
 
 _TRIAL_DIRECTORY = re.compile(r"^(\d+)-(?!.*\.interrupted-\d+$).+$")
 
@@ -107,8 +112,12 @@ class TrialWriter:
 
     def document(self, name: str, content: object) -> None:
         """A JSON file beside the records, such as `measurement.json`."""
+        self.data(name, encode_document(content))
+
+    def data(self, name: str, content: bytes) -> None:
+        """A file beside the records, from its bytes."""
         with storing(self._run):
-            write_atomically(self.path / name, encode_document(content))
+            write_atomically(self.path / name, content)
 
     def scrub_log(self, redactor: Redactor) -> None:
         """Secrets out of the server's log: some servers print their command line. Large logs go line by line."""
@@ -248,7 +257,8 @@ class RunDirectory:
             if path.name != trial.directory or planned.get(number) != trial.arm:
                 strays.append(path.name)
                 continue
-            trials.append(TrialRecord(trial=trial, requests=records))
+            why, fault = _why(path / WHY)
+            trials.append(TrialRecord(trial=trial, requests=records, why=why, why_fault=fault))
         log = self.path / "actions.jsonl"
         actions = decode_lines(log.read_bytes(), Action) if log.exists() else ()
         return RunRecord(info=self.info, actions=actions, trials=tuple(trials), strays=tuple(strays))
@@ -258,3 +268,18 @@ class RunDirectory:
         with storing(self.path):
             write_atomically(self.path / name, data)
         return self.path / name
+
+
+def _why(path: Path) -> tuple[WhyRecord | None, str | None]:
+    """The post-mortem, or what keeps it from being read. Not having one is no fault: most servers live."""
+    try:
+        why = decode(path.read_bytes(), WhyRecord)
+    except FileNotFoundError:
+        return None, None
+    except OSError as error:
+        return None, error.strerror or "not readable"
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        return None, f"torn or damaged: {error}"
+    if why.schema != WHY_SCHEMA:
+        return None, f"schema {why.schema}, this version reads {WHY_SCHEMA}"
+    return why, None

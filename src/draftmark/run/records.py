@@ -7,11 +7,12 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from draftmark.model import Arm, Refusal, RequestRecord, Trial, Workload
+from draftmark.model import Arm, Evidence, Refusal, RequestRecord, Trial, Workload
 
 T = TypeVar("T")
 
 RUN_SCHEMA = "draftmark.run/1"
+WHY_SCHEMA = "draftmark.why/1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,16 +87,31 @@ class Action:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WhyRecord:
+    """As much of a trial's `why.json` as its run's result tells; the file holds the whole verdict."""
+
+    schema: str
+    cause: str
+    confidence: str
+    summary: str
+    evidence: tuple[Evidence, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrialRecord:
     """A finished trial with its request records.
 
     Attributes:
         trial: As written at its end.
         requests: As written while it ran; a torn last line is left out.
+        why: Why its server did not start or died; None without a post-mortem.
+        why_fault: Why the post-mortem that is there cannot be read.
     """
 
     trial: Trial
     requests: tuple[RequestRecord, ...]
+    why: WhyRecord | None = None
+    why_fault: str | None = None
 
     @property
     def torn(self) -> bool:

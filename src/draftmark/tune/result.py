@@ -10,6 +10,7 @@ from typing import Any
 from draftmark.load.measurement import measure
 from draftmark.model import Arm, Measurement, Trial, TrialStatus
 from draftmark.run.records import RunInfo, RunRecord, TrialRecord
+from draftmark.tune import deaths
 from draftmark.tune.decide import Conclusion, Observation, conclude, decide
 from draftmark.tune.verdicts import AxisDecision, Interval
 
@@ -80,7 +81,10 @@ def derive(record: RunRecord) -> dict[str, Any]:
         "tie_margin": info.tie_margin,
         "settings": info.settings,
         "baseline": {"arm": info.baseline.name, "depth": info.baseline.depth},
-        "arms": [_arm(arm, info, trials, measured, decisions, steady) for arm in info.arms],
+        "arms": [
+            {**_arm(arm, info, trials, measured, decisions, steady), "why": deaths.latest(record.trials, arm)}
+            for arm in info.arms
+        ],
         "axes": [_axis(d) for d in decisions],
         "front": conclusion.front,
         "choice": {
@@ -97,7 +101,9 @@ def derive(record: RunRecord) -> dict[str, Any]:
         "downtime_s": _round(sum(known)) if (known := [t.downtime_s for t in trials if t.downtime_s]) else None,
         "restored": bool(end.detail.get("restored")) if end is not None else None,
         "complete": complete,
-        "trials": [_trial(t, info, measured[t.number]) for t in trials],
+        "trials": [
+            {**_trial(r.trial, info, measured[r.trial.number]), "why": deaths.told(r)} for r in record.trials
+        ],
         "warnings": _warnings(record, decisions),
     }
 
@@ -217,7 +223,6 @@ def _arm(
         "throughput": _overall(arm, info, decisions, max(info.concurrency)),
         **_acceptance(drafting),
         "fit": None,
-        "why": None,
         "start_s": _round(median(starts)) if (starts := [t.start_s for t in own if t.start_s]) else None,
         "trials": [t.number for t in own],
         "axes": axes,
@@ -349,6 +354,7 @@ def _warnings(record: RunRecord, decisions: Sequence[AxisDecision]) -> list[str]
     given_up = next((a for a in record.actions if a.what == "give-up"), None)
     if given_up is not None:
         found.append(f"stopped early: {given_up.detail.get('because')}")
+    found.extend(deaths.untold(record))
     killed = [r.trial.directory for r in record.trials if r.trial.stop and r.trial.stop.outcome == "killed"]
     if killed:
         found.append(f"the server had to be killed after {', '.join(killed)}: it did not end at two SIGTERMs")

@@ -73,11 +73,11 @@ class Sweep:
             if slot.arm.name in gone:
                 continue
             trial = self._one(slot)
+            self.after(trial)
             if trial.status is TrialStatus.DID_NOT_START:
                 self._must_start(trial)
                 gone.add(slot.arm.name)
             void_in_a_row = void_in_a_row + 1 if _disturbed(trial) else 0
-            self.after(trial)
             if void_in_a_row >= _HOPELESS:
                 self.journal.write(
                     "give-up", slot.number, {"because": f"{_HOPELESS} trials in a row were disturbed"}
@@ -92,9 +92,16 @@ class Sweep:
         if self._baseline_failed(trial):
             raise FailedError(
                 "the service does not start as it is now configured",
-                evidence=tuple(line.text for line in trial.evidence) or (trial.because or "",),
+                evidence=(*self._cause(trial), *(tuple(e.text for e in trial.evidence) or (trial.because or "",))),
                 next_step=f"see {self.directory.path / 'trials' / trial.directory / 'server.log'}",
             )
+
+    def _cause(self, trial: Trial) -> tuple[str, ...]:
+        """What the post-mortem says, where there is one that names a cause."""
+        why = next((r.why for r in self.directory.load().trials if r.trial.number == trial.number), None)
+        if why is None or why.confidence == "unsettled":
+            return ()
+        return (f"{why.cause} ({why.confidence}): {why.summary}",)
 
     def _one(self, slot: Slot) -> Trial:
         writer = self.directory.trial(f"{slot.number:02d}-{slot.arm.name}")

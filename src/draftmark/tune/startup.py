@@ -18,6 +18,7 @@ class NotReadyError(StartError):
     """The server was started and did not become ready.
 
     Attributes:
+        seen: What was seen from outside, without the log.
         line: The line of its log that says why, if one does.
     """
 
@@ -31,6 +32,7 @@ class NotReadyError(StartError):
             evidence=shown,
             next_step=f"see {log}",
         )
+        self.seen = what
         self.because = line.text if line is not None else f"{what}; {shown[0]}"
         self.line = line
 

@@ -21,10 +21,11 @@ from draftmark.model import (
     TrialStatus,
     Workload,
 )
-from draftmark.ports import Clock, CpuSample, Engine, EngineClient, HostLoad, Supervisor
+from draftmark.ports import Clock, CpuSample, Engine, EngineClient, Failure, HostLoad, PostMortem, Supervisor
 from draftmark.run.directory import TrialWriter
 from draftmark.run.records import Slot
 from draftmark.run.redact import Redactor
+from draftmark.tune.autopsy import Autopsy
 from draftmark.tune.disturbance import changed_identity, counters_astray, foreign_cores, load_faults
 from draftmark.tune.startup import NotReadyError, Ready, Starter, log_lines
 
@@ -133,11 +134,18 @@ class _Notes:
 
 
 class _Over(Exception):  # noqa: N818 - control flow inside this module: the trial ends here, with its reason
-    def __init__(self, status: TrialStatus, because: str, evidence: tuple[Evidence, ...] = ()) -> None:
+    def __init__(
+        self,
+        status: TrialStatus,
+        because: str,
+        evidence: tuple[Evidence, ...] = (),
+        failure: Failure | None = None,
+    ) -> None:
         super().__init__(because)
         self.status = status
         self.because = because
         self.evidence = evidence
+        self.failure = failure  # of the server itself, where that is why
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +154,7 @@ class TrialRunner:
 
     Attributes:
         act: Writes one action to the run's record: (what, slot number, detail).
+        post_mortem: Says why a server did not start or died; None to leave that open.
     """
 
     engine: Engine
@@ -159,6 +168,7 @@ class TrialRunner:
     port_holder: Callable[[str], str | None]
     host: HostLoad | None = None
     redactor: Redactor = _NO_SECRETS
+    post_mortem: PostMortem | None = None
 
     def run(self, slot: Slot, writer: TrialWriter) -> Trial:
         """One trial, to its end; the server is stopped however it ends.
@@ -182,6 +192,7 @@ class TrialRunner:
                 self._measure(slot, ready, writer, notes)
             except _Over as over:
                 notes.status, notes.because, notes.evidence = over.status, over.because, over.evidence
+                self._examine(slot, over.failure, writer)
             else:
                 self._judge(slot.arm, notes)
             hurry = False
@@ -235,6 +246,7 @@ class TrialRunner:
             self.observer.phase(slot, f"waiting for a quiet host ({load.busiest})", self.limits.quiet_timeout_s)
 
     def _start(self, slot: Slot, command: tuple[str, ...], writer: TrialWriter, notes: _Notes) -> Ready:
+        self._autopsy.watch()
         self.act("start", slot.number, {"command": self.redactor.command(command)})
         notes.began_s = self.clock.monotonic()
         self.observer.phase(slot, f"starting {slot.arm.label}", self.limits.start_timeout_s)
@@ -249,9 +261,12 @@ class TrialRunner:
             ready = starter.start(command, writer.log)
         except NotReadyError as error:
             lines = (error.line,) if error.line else ()
-            raise _Over(TrialStatus.DID_NOT_START, error.because, lines) from None
+            failure = self._failure(writer, error.seen)
+            raise _Over(TrialStatus.DID_NOT_START, error.because, lines, failure) from None
         except StartError as error:
-            raise _Over(TrialStatus.DID_NOT_START, str(error)) from None
+            said = " ".join((error.what, *(f"({line})" for line in error.evidence[:1])))
+            failure = dataclasses.replace(self._failure(writer, error.what), refusal=said)
+            raise _Over(TrialStatus.DID_NOT_START, str(error), failure=failure) from None
         notes.start_s = ready.start_s
         self.act("ready", slot.number, {"start_s": round(ready.start_s, 3), "pid": ready.identity.pid})
         return ready
@@ -306,7 +321,9 @@ class TrialRunner:
             changed = changed_identity(identity, self.supervisor.identity(), self.supervisor.exit_code())
             if changed:
                 found = self.engine.decisive(log_lines(writer.log), writer.log.name)
-                raise _Over(TrialStatus.VOID, f"{changed} during {axis.key}", (found,) if found else ())
+                lines = (found,) if found else ()
+                because = f"{changed} during {axis.key}"
+                raise _Over(TrialStatus.VOID, because, lines, self._failure(writer, because))
             after = client.counters()
             notes.counters[axis.key] = counted = counters_between(before, after)
             astray = counters_astray(before, after, run.records)
@@ -323,6 +340,20 @@ class TrialRunner:
         after_all = client.counters()
         if after_all.raw:
             writer.text("metrics.after.prom", after_all.raw)
+
+    @property
+    def _autopsy(self) -> Autopsy:
+        return Autopsy(post_mortem=self.post_mortem, redactor=self.redactor, act=self.act)
+
+    def _failure(self, writer: TrialWriter, because: str) -> Failure:
+        alive = self.supervisor.identity() is not None
+        return Failure(log=writer.log, exit_code=self.supervisor.exit_code(), alive=alive, because=because)
+
+    def _examine(self, slot: Slot, failure: Failure | None, writer: TrialWriter) -> None:
+        """Before the server is stopped: what the log says after our own SIGTERM is no part of its death."""
+        if failure is not None and self.post_mortem is not None:
+            self.observer.phase(slot, "looking for the cause", None)
+            self._autopsy.hold(slot.number, failure, writer)
 
     def _neighbour(self, before: CpuSample | None, wall_s: float) -> str | None:
         if self.limits.max_foreign_cores is None or before is None:
