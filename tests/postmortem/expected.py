@@ -47,7 +47,7 @@ ASKED = "a stop or restart that was asked for and obeyed"
 SYSTEMD: dict[str, Expected] = {
     "a-notify-protocol": either("config-invalid", UNSETTLED, why="exits 0 before READY=1: no name of its own"),
     "a-restart-timeout": proved(STOP, "the run before the restart was killed after TimeoutStopSec"),
-    "a-start-timeout-notify": proved("start-timeout", "start operation timed out"),
+    "a-start-timeout-notify": proved("model-load-timeout", "start operation timed out"),
     "a-stop-abort": either(STOP, why="the stop timed out; the signal was ABRT by TimeoutStopFailureMode"),
     "a-stop-timeout-exec": proved(STOP, "stop-sigterm timed out"),
     "a-stop-timeout-notify": proved(STOP, "stop-sigterm timed out"),
@@ -92,7 +92,7 @@ SYSTEMD: dict[str, Expected] = {
     "c-port-in-use": proved("port-in-use", "errno 98 in the server's own words"),
     "c-restart-in-flight": either("healthy-running", "healthy-exit", why=ASKED),
     "c-restart-in-flight-cut": proved(STOP, "the run before the restart was killed after TimeoutStopSec"),
-    "c-runtime-max": proved("runtime-limit", "runtime time limit reached"),
+    "c-runtime-max": proved("user-or-supervisor-sigterm", "runtime time limit reached"),
     "c-segfault": either("segfault-or-abort", why="code=dumped, status=11/SEGV"),
     "c-segfault-nocore": either("segfault-or-abort", why="code=killed, status=11/SEGV"),
     "c-start-limit": either("model-load-error", "start-limit-hit", why="the first failure, or what it ended in"),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from draftmark.postmortem.claims import Claim, unique
+from draftmark.postmortem.ending import Ending
 from draftmark.postmortem.events import Event
 from draftmark.postmortem.judge import Judgement, judge
 from draftmark.postmortem.model import (
@@ -31,7 +33,7 @@ _TELLING = frozenset(
 )  # fmt: skip
 _STATES = frozenset(("start", "ready", "weights-begin", "weights-end", "capture-begin", "capture-end"))
 _AFTER = frozenset(("echo", "teardown", "child-exit", "exit", "restart", "start-limit", "killed", "down", "fatal"))
-_CONSEQUENCES, _MOMENTS = 20, 60
+_PROOFS, _CONSEQUENCES, _MOMENTS = 8, 20, 60
 
 
 def diagnose(
@@ -48,6 +50,7 @@ def diagnose(
     scene = build_scene(sources, tables, unit=unit, unread=unread)
     judgement = judge(scene)
     claim = judgement.claim
+    claim.lines = unique([*claim.lines, *(event.line for event in scene.events("start-limit")[:2])], _PROOFS)
     entry = tables.causes.get(claim.cause)
     return Verdict(
         cause=claim.cause,
@@ -65,9 +68,15 @@ def diagnose(
         engine=scene.engine,
         engine_version=scene.engine_version,
         root_elsewhere=claim.root_elsewhere,
-        died=claim.died,
+        died=_died(claim, judgement.ending),
         examined=scene.examined,
     )
+
+
+def _died(claim: Claim, ending: Ending) -> bool | None:
+    """Whether the service itself went: a child that was killed can leave it running."""
+    gone = ending.signal is not None or ending.status is not None or ending.restarted
+    return False if claim.died and ending.running and not gone else claim.died
 
 
 def _container(scene: Scene) -> str:
@@ -94,7 +103,11 @@ def _consequences(scene: Scene, proof: Sequence[Line]) -> list[Consequence]:
             key = (event.sign.id, event.line.actor)
             if event.role not in _AFTER or not event.sign.what or key in seen:
                 continue
-            if (event.line.source, event.line.number) in shown or (first is not None and event.order < first - 5):
+            if (
+                event.role != "start-limit"
+                and (event.line.source, event.line.number) in shown
+                or (first is not None and event.order < first - 5)
+            ):
                 continue
             seen.add(key)
             found.append(Consequence(event.sign.what, event.line.evidence()))

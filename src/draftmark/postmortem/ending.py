@@ -88,6 +88,8 @@ def _unit_record(ending: Ending, scene: Scene) -> None:
     unit = scene.records.unit
     if unit is None:
         return
+    restarts = unit.get("NRestarts")
+    ending.restarted = max(ending.restarted, int(restarts) if restarts.isdigit() else 0)
     active = unit.get("ActiveState")
     if active:
         ending.running = active in ("active", "reloading")

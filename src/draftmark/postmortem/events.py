@@ -32,14 +32,11 @@ _VOICES = {
     "systemd-coredump": "coredump",
     "sudo": "sudo",
     "dockerd": "docker",
-    "docker": "docker",
-    "docker-events": "docker",
-    "podman": "docker",
     "kubelet": "kubelet",
 }
 _KINDS = r"(?:service|scope|socket|slice|mount|timer|target|swap|path|device|automount)"
 _UNIT = re.compile(
-    rf"^(?:(?P<unit>[^\s:]+\.{_KINDS}): |(?:Starting|Started|Stopping|Stopped|Finished|Reloading|Failed to start|"
+    rf"^(?:(?:Unit )?(?P<unit>[^\s:]+\.{_KINDS})(?:: | (?:stop-|final-|start-|failed|entered|changed|has))|(?:Starting|Started|Stopping|Stopped|Finished|Reloading|Failed to start|"
     rf"Dependency failed for) (?P<named>[^\s:]+\.{_KINDS})(?: - |\.|…|$))"
 )
 _RECORD = "record"

@@ -153,18 +153,25 @@ def find_faults(
     for event in events:
         if event.role != "fault" or event.order in quoted or id(event.line) in named or event.line.level in _CALM:
             continue
-        found.append(_of_event(event, stage))
+        found.append(_of_event(event, stage, events))
     return sorted(found, key=lambda fault: fault.order)
 
 
 _CALM = frozenset(("I", "D"))  # what a logger calls information is not a failure
 
 
-def _of_event(event: Event, stage: Stage) -> Fault:
+def _of_event(event: Event, stage: Stage, events: Sequence[Event]) -> Fault:
     sign = event.sign
     cause, certain = sign.cause, sign.strength == "certain"
+    support: list[Line] = []
     if cause == "cuda-oom":
         cause, certain = _oom_stage(stage.step(event.order, event.line.actor), (), event.line.text)
+        for told in events:
+            if told.role in _ALLOCATED and 0 <= told.order - event.order <= _TOLD_AFTER:
+                cause, certain = _ALLOCATED[told.role], True
+                support.append(told.line)
+                break
+    cause = _before_ranks_met(cause, sign, stage.phase(event.order))
     return Fault(
         cause=cause,
         certain=certain,
@@ -177,7 +184,17 @@ def _of_event(event: Event, stage: Stage) -> Fault:
         client=sign.client,
         phase=stage.phase(event.order),
         sign=sign,
+        support=support,
     )
+
+
+_ALLOCATED = {
+    "pool-failed": "cuda-oom-kv-pool-init",
+    "compute-failed": "cuda-oom-runtime-activation",
+    "weights-failed": "cuda-oom-weights-load",
+}
+"""What llama.cpp says, after a failed allocation, that it was for."""
+_TOLD_AFTER = 12
 
 
 def _oom_stage(step: str, raised: Sequence[Raised], text: str) -> tuple[str, bool]:
@@ -215,19 +232,22 @@ def _of_trace(trace: Trace, tables: Tables, stage: Stage, first: int, events: Se
     choice = _named(links, tables, phase)
     if choice is None:
         raised, sign, cause = links[0], None, _unnamed(links, header, phase, stage, order)
-        certain = not (raised.name in _WORDLESS and not raised.message)
+        certain = any(link.message for link in links) or raised.name == "AssertionError"
         what = f"{raised.name} in the engine"
     else:
         raised, sign = choice
         cause, certain, what = sign.cause, sign.strength == "certain", sign.what
         if cause in _REFUSALS:
             cause = _refusal(sign, links, tables)
+        cause = _before_ranks_met(cause, sign, phase)
     if cause == "cuda-oom":
         text = " ".join(link.text for link in links)
         cause, certain = _oom_stage(stage.step(order, trace.begin.actor), links, text)
     support = [link.line for link in links if link is not raised] + raised.more[:3]
-    if header.strip():
-        support.insert(0, trace.begin)
+    if raised.code is not None and not raised.message:
+        support.insert(0, raised.code)
+    heads = [e.line for e in events if e.role in ("fatal", "headline") and order - _HEAD_LINES <= e.order <= order]
+    support[:0] = heads[-1:] or ([trace.begin] if header.strip() else [])
     return Fault(
         cause=cause,
         certain=certain,
@@ -243,6 +263,14 @@ def _of_trace(trace: Trace, tables: Tables, stage: Stage, first: int, events: Se
         trace=trace,
         support=support,
     )
+
+
+def _before_ranks_met(cause: str, sign: Sign, phase: Phase | None) -> str:
+    """A peer that NCCL cannot reach while the ranks are being connected is a failed connection, not a death."""
+    return "nccl-init-error" if sign.id == "nccl.remote" and phase is Phase.STARTUP else cause
+
+
+_HEAD_LINES = 5  # a logger may print dumps between the headline and the traceback
 
 
 def _is_request(order: int, events: Sequence[Event]) -> bool:

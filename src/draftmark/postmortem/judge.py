@@ -45,12 +45,17 @@ def judge(scene: Scene) -> Judgement:
     own = list(program.claims(scene, ending))
     silent = list(quiet.claims(scene, ending))
     every = [*killers, *hardware, *supervised, *own, *silent]
-    chosen = _choose(killers, hardware, supervised, own, silent)
+    chosen = _choose(killers, hardware, supervised, own, silent, ending.result)
     return Judgement(chosen, tuple(c for c in every if c is not chosen), ending)
 
 
 def _choose(
-    killers: list[Claim], hardware: list[Claim], supervised: list[Claim], own: list[Claim], silent: list[Claim]
+    killers: list[Claim],
+    hardware: list[Claim],
+    supervised: list[Claim],
+    own: list[Claim],
+    silent: list[Claim],
+    result: str,
 ) -> Claim:
     failure = _failure(own)
     broken = next((c for c in hardware if c.cause == "gpu-hardware-xid"), None)
@@ -59,7 +64,7 @@ def _choose(
     killer = next((c for c in killers if c.confidence is not Confidence.UNSETTLED), None)
     if killer and not _stands_against(failure, killer):
         stop = next((c for c in supervised if c.cause == "stop-timeout-sigkill"), None)
-        return stop if stop and killer.confidence is not Confidence.CERTAIN else killer
+        return stop if stop and _stopped_first(stop, killer, result) else killer
     record = supervised[0] if supervised else None
     if record and (failure is None or failure.asked_first or _weak(failure) or record.cause == "config-invalid"):
         return record
@@ -75,11 +80,25 @@ def _choose(
     return silent[0]
 
 
+def _stopped_first(stop: Claim, killer: Claim, result: str) -> bool:
+    """Which came first when a stop timed out and something killed: systemd keeps the first as its result."""
+    if result in ("timeout", "oom-kill"):
+        return result == "timeout"
+    if stop.time is not None and killer.time is not None and abs(stop.time - killer.time) < 86400:
+        return stop.time < killer.time
+    return killer.confidence is not Confidence.CERTAIN
+
+
 def _failure(own: list[Claim]) -> Claim | None:
     """The server's own failure: one that names itself before one that reports another's."""
     named = [c for c in own if c.fault is None or not c.fault.wrapper]
     sure = [c for c in named if c.fault is not None]
-    return next(iter(sure), None) or next(iter(named), None) or next(iter(own), None)
+    # An abort by the records alone says less than a message about what another rank or library met.
+    told = [c for c in own if c.confidence is not Confidence.CERTAIN and c.fault is not None]
+    bare = next(iter(named), None)
+    if bare is not None and bare.confidence is not Confidence.CERTAIN and told:
+        bare = told[0]
+    return next(iter(sure), None) or bare or next(iter(own), None)
 
 
 def _weak(claim: Claim) -> bool:

@@ -31,13 +31,12 @@ class Life:
     alive: bool
 
 
-def split_lives(events: Sequence[Event], total: int, *, sparse_faults: bool = True) -> list[Life]:
+def split_lives(events: Sequence[Event], total: int) -> list[Life]:
     """Cut a stream where a start follows something that only an earlier life can have done.
 
     Args:
         events: In order.
         total: Number of lines of the stream.
-        sparse_faults: Whether a fault before a start counts as something that an earlier life did.
     """
     cuts = [0]
     dirty = False
@@ -49,7 +48,7 @@ def split_lives(events: Sequence[Event], total: int, *, sparse_faults: bool = Tr
                 dirty = ended = False
         elif event.role in _ENDINGS:
             dirty = ended = True
-        elif event.role in _PROGRESS or (sparse_faults and event.role == "fault" and not event.sign.wrapper):
+        elif event.role in _PROGRESS or (event.role == "fault" and _ends(event)):
             dirty = True
     bounds = [*cuts, total]
     lives = []
@@ -59,6 +58,11 @@ def split_lives(events: Sequence[Event], total: int, *, sparse_faults: bool = Tr
         alive = any(e.role in ("ready", "traffic") for e in roles)
         lives.append(Life(begin, end, failed, alive))
     return lives
+
+
+def _ends(event: Event) -> bool:
+    """Whether a fault can have ended a life: a warning has not."""
+    return not event.sign.wrapper and event.line.level not in ("W", "I", "D")
 
 
 def last_ended(lives: Sequence[Life], *, first_of_burst: bool) -> tuple[Life, bool]:

@@ -10,7 +10,7 @@ _AT_START = frozenset(
     (
         "config-invalid", "model-load-error", "missing-shared-library", "driver-cuda-mismatch", "mpi-init-error",
         "port-in-use", "model-load-timeout", "nccl-init-error", "python-exception-startup", "cuda-oom-weights-load",
-        "cuda-oom-kv-pool-init", "cuda-oom-cuda-graph-capture", "gpu-memory-busy-at-start", "start-timeout",
+        "cuda-oom-kv-pool-init", "cuda-oom-cuda-graph-capture", "gpu-memory-busy-at-start",
         "unsupported-model-feature", "sigbus-mmap-weights", "start-limit-hit",
     )
 )  # fmt: skip
@@ -22,7 +22,6 @@ _STRUCK = frozenset(
         "liveness-probe-kill",
         "user-or-supervisor-sigterm",
         "systemd-oomd",
-        "runtime-limit",
     )
 )
 """Causes that ask the server to stop: the phase is what it did until then."""

@@ -56,6 +56,7 @@ class ContainerRecord:
     restarts: int | None = None
     started: str = ""
     finished: str = ""
+    health: str = ""
     lines: dict[str, Line] = field(default_factory=dict)
 
 
@@ -123,6 +124,7 @@ def _docker(source: Source) -> Iterator[ContainerRecord]:
             restarts=_maybe(entry.get("RestartCount"), int),
             started=str(state.get("StartedAt") or ""),
             finished=str(state.get("FinishedAt") or ""),
+            health=str(_map(state.get("Health")).get("Status") or ""),
         )
         record.lines = _found(
             source,
@@ -132,6 +134,7 @@ def _docker(source: Source) -> Iterator[ContainerRecord]:
             memory_limit='"Memory"',
             running='"Running"',
             finished='"FinishedAt"',
+            health=f'"{record.health}"',
         )
         yield record
 

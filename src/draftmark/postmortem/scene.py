@@ -16,7 +16,16 @@ from draftmark.postmortem.subject import Subject, find_subject
 from draftmark.postmortem.tables import Tables
 
 _ROTATION = re.compile(r"(?:[.-](?:\d{1,3}|\d{8}(?:-\d+)?))?(?:\.(?:gz|zst|xz|bz2))?$")
-_RECORD_KINDS = (Kind.KUBECTL_DESCRIBE, Kind.KUBECTL_JSON, Kind.SYSTEMCTL_SHOW, Kind.DOCKER_INSPECT, Kind.SACCT)
+_RECORD_KINDS = (
+    Kind.KUBECTL_DESCRIBE,
+    Kind.KUBECTL_JSON,
+    Kind.SYSTEMCTL_SHOW,
+    Kind.DOCKER_INSPECT,
+    Kind.SACCT,
+    Kind.METRICS,
+    Kind.PROCESSES,
+)
+_CLIENT_NAME = re.compile(r"(?i)(?:^|[/:._-])(?:client|bench|benchmark|loadgen|locust)[^/]*$")
 
 
 @dataclass(slots=True)
@@ -94,8 +103,8 @@ class Scene:
 
     @property
     def kernel_read(self) -> bool:
-        """Whether a kernel log was handed over."""
-        return "kernel" in self.voices
+        """Whether a kernel log was handed over, be it an empty one."""
+        return "kernel" in self.voices or any(name == "kernel log" for name in self.examined)
 
     @property
     def journal_read(self) -> bool:
@@ -217,8 +226,8 @@ def _about_us(event: Event, subject: Subject) -> bool:
     if event.sign.target == "cgroup":
         return subject.killed(cgroup=event.values.get("cgroup", "")) is not False
     if event.sign.target == "comm":
-        comm = event.values.get("comm") or event.values.get("comm2") or ""
-        pid = event.values.get("pid") or event.values.get("pid2") or ""
+        comm = next((event.values[key] for key in ("comm", "comm2", "comm3") if event.values.get(key)), "")
+        pid = next((event.values[key] for key in ("pid", "pid2", "pid3") if event.values.get(key)), "")
         return subject.killed(comm=comm.strip(), pid=int(pid) if pid.isdigit() else None) is not False
     return True
 
@@ -239,9 +248,11 @@ def _identify(scene: Scene) -> None:
 
 def _is_client(stream: Stream, scene: Scene) -> bool:
     """A log in which a client's libraries fail and no engine speaks for itself."""
+    if any(event.sign.engine and event.role not in ("fault", "engine") for event in stream.events):
+        return False
     failing = any(fault.client for fault in stream.faults)
-    serving = any(event.sign.engine and event.role not in ("fault", "engine") for event in stream.events)
-    return failing and not serving and (len(scene.streams) > 1 or _benchmark(stream))
+    named = bool(_CLIENT_NAME.search(stream.name)) and len(scene.streams) > 1
+    return named or (failing and (len(scene.streams) > 1 or _benchmark(stream)))
 
 
 def _benchmark(stream: Stream) -> bool:

@@ -71,6 +71,8 @@ class Subject:
 
     def _about_us(self, line: Line) -> bool:
         unit = unit_of(line)
+        if unit.startswith("user@"):
+            return True  # the session manager that owns user services
         if unit:
             if unit in self.others:
                 return unit.endswith((".slice", ".scope")) and "user" not in unit and unit != "init.scope"

@@ -35,6 +35,7 @@ class Raised:
         line: The line that names it.
         more: Further lines of the message.
         frames: `file:function` from the outermost call to the innermost.
+        code: The source line that raised it, as quoted; None when the traceback quotes none.
     """
 
     type: str
@@ -42,6 +43,7 @@ class Raised:
     line: Line
     more: list[Line] = field(default_factory=list)
     frames: list[str] = field(default_factory=list)
+    code: Line | None = None
 
     @property
     def name(self) -> str:
@@ -76,6 +78,7 @@ class Trace:
 class _Open:
     trace: Trace
     frames: list[str] = field(default_factory=list)
+    code: Line | None = None
     chained: bool = False
     closed: bool = False  # the exception line has been seen
     message: bool = False  # lines of its message may follow
@@ -152,11 +155,15 @@ def _read_into(current: _Open, line: Line) -> bool:
         current.frames.append(f"{frame['file']}:{frame['function'] or ''}")
         return True
     if text[0] in " \t":
+        if text.strip(" \t^~"):
+            current.code = line
         return True
     found = None if _NO_TYPE.match(text) else _EXCEPTION.match(text)
     if found is None or (not current.frames and not current.trace.raised and not found["message"]):
         return False
-    current.trace.raised.append(Raised(found["type"], found["message"] or "", line, frames=current.frames))
+    raised = Raised(found["type"], found["message"] or "", line, frames=current.frames, code=current.code)
+    current.trace.raised.append(raised)
+    current.code = None
     current.frames, current.closed, current.message, current.seen = [], True, True, 0
     return True
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from draftmark.postmortem.claims import Claim, certain_if, unique
@@ -29,13 +30,18 @@ def _kernel_oom(scene: Scene) -> Iterator[Claim]:
     if not ours:
         return
     limited = [k for k in ours if _of_a_limit(k)]
-    details = [e.line for e in scene.events("oom-detail") if e.sign.id in ("kernel.oom-limit", "kernel.oom-group")]
+    details = [
+        e.line
+        for e in scene.events("oom-detail")
+        if e.sign.id in ("kernel.oom-limit", "kernel.oom-group") and any(_together(e, kill) for kill in ours)
+    ]
     records = [e.line for e in scene.events("oom-record")]
     victim = next((k.values["comm"] for k in ours if k.values.get("comm")), "a process")
     if limited:
         group = next((k.values.get("oom_memcg") for k in limited if k.values.get("oom_memcg")), None)
         where = f" of {group}" if group else ""
-        limit = next((e.values["limit"] for e in scene.signs("kernel.oom-limit")), None)
+        near = [e for e in scene.signs("kernel.oom-limit") if any(_together(e, kill) for kill in ours)]
+        limit = next((e.values["limit"] for e in near), None)
         size = f" ({int(limit) / 2**20:.1f} GiB)" if limit else ""
         yield Claim(
             cause="cgroup-oom",
@@ -52,6 +58,18 @@ def _kernel_oom(scene: Scene) -> Iterator[Claim]:
         )
 
 
+_REPORT_LINES = 400  # the kernel's report of one kill: stack, figures, one line a task
+
+
+def _together(one: Event, other: Event) -> bool:
+    """Whether two lines of the kernel's belong to one report."""
+    return (
+        one.line.source == other.line.source
+        and abs(one.line.number - other.line.number) < _REPORT_LINES
+        and (one.line.time is None or other.line.time is None or abs(one.line.time - other.line.time) < 2)
+    )
+
+
 def _of_a_limit(kill: Event) -> bool:
     return kill.values.get("constraint") == "CONSTRAINT_MEMCG" or kill.values.get("scope", "").startswith(
         "Memory cg"
@@ -61,6 +79,8 @@ def _of_a_limit(kill: Event) -> bool:
 def _is_ours(scene: Scene, kill: Event, kills: list[Event]) -> bool:
     """Whether the victim is the server. The two lines of one kill speak for each other: one has the cgroup."""
     pid = kill.values.get("pid", "")
+    if pid in _client_pids(scene):
+        return False
     answers = [
         scene.subject.killed(
             comm=other.values.get("comm", ""),
@@ -74,6 +94,12 @@ def _is_ours(scene: Scene, kill: Event, kills: list[Event]) -> bool:
         cgroups = [o.values.get("task_memcg", "") for o in kills if o.values.get("pid") == pid]
         return any(scene.subject.killed(cgroup=cgroup) for cgroup in cgroups if cgroup)
     return True in answers or (False not in answers and len({k.values.get("pid") for k in kills}) == 1)
+
+
+def _client_pids(scene: Scene) -> set[str]:
+    """Processes that a shell in a client's log says were killed: `line 9: 55123 Killed`."""
+    lines = [line.text for stream in scene.streams if stream.client for line in stream.lines]
+    return {match[1] for text in lines if (match := re.search(r"\b(\d+) Killed\b", text))}
 
 
 _SPOKEN = {
@@ -108,7 +134,7 @@ def _unit_result(scene: Scene, ending: Ending) -> Iterator[Claim]:
     known = unit is not None and "MemoryMax" in unit.values
     if said or result:
         proof = unique([*said, *result, *_limit_lines(scene)])
-        if known and limit is None:
+        if known and limit is None and scene.journal_read:
             yield Claim(
                 cause="host-ram-oom-kernel",
                 confidence=Confidence.LIKELY,
@@ -116,7 +142,7 @@ def _unit_result(scene: Scene, ending: Ending) -> Iterator[Claim]:
                 "the host ran out of memory.",
                 lines=proof,
             )
-        elif known:
+        elif limit is not None:
             yield Claim(
                 cause="cgroup-oom",
                 confidence=Confidence.LIKELY,

@@ -14,7 +14,7 @@ from draftmark.postmortem.scene import Scene, Stream
 
 _SUPERVISED = frozenset(
     (
-        "stop-timeout-sigkill", "systemd-oomd", "earlyoom", "start-timeout", "runtime-limit", "k8s-eviction",
+        "stop-timeout-sigkill", "systemd-oomd", "earlyoom", "k8s-eviction",
         "liveness-probe-kill", "container-oomkilled", "pids-limit", "user-or-supervisor-sigterm", "cgroup-oom",
         "host-ram-oom-kernel", "gpu-hardware-xid", "ray-memory-monitor-kill",
     )
@@ -27,7 +27,7 @@ _SHM_SMALL = 256 << 20  # Docker's default is 64 MiB; less than this is too smal
 def claims(scene: Scene, ending: Ending) -> Iterator[Claim]:
     """At most one claim for a failure of its own, one for messages about others' failures, and crashes."""
     yield from _sigbus(scene)
-    own = [fault for stream in scene.servers for fault in stream.faults if _counts(fault, stream)]
+    own = [fault for s in scene.servers for fault in s.faults if _counts(fault, s) and _fits(fault, ending)]
     roots = [fault for fault in own if not fault.wrapper]
     wrappers = [fault for fault in own if fault.wrapper]
     if roots:
@@ -48,6 +48,22 @@ def _counts(fault: Fault, stream: Stream) -> bool:
     return not (fault.request and _only_requests(fault, stream))
 
 
+def _fits(fault: Fault, ending: Ending) -> bool:
+    """Whether a crash that the kernel reports can be the server's: another process may have crashed instead."""
+    if fault.sign is None or fault.sign.id != "kernel.segfault":
+        return True
+    ends = {ending.signal, ending.child_signal}
+    near = [
+        line.time for line in ending.lines if line.time is not None and line.clock == fault.line.clock == "wall"
+    ]
+    if near and fault.line.time is not None and min(abs(t - fault.line.time) for t in near) > _SAME_CRASH_S:
+        return False
+    return not ending.known or bool(ends & _CRASHES.keys()) or ending.child_status == 1
+
+
+_SAME_CRASH_S = 15.0  # a core dump of a large process takes its time
+
+
 def _only_requests(fault: Fault, stream: Stream) -> bool:
     """A request's error ends nothing, unless it is of a kind that hits them all."""
     if fault.cause in ("fd-limit", "disk-full"):
@@ -66,7 +82,11 @@ def _first(faults: Sequence[Fault]) -> Fault:
     first = ordered[0]
     if not first.certain:
         # A guess gives way to a sure sign of the same burst, such as an abort to what it aborted for.
-        near = [f for f in ordered[1:] if f.certain and f.order - first.order < _BURST_LINES]
+        near = [
+            f
+            for f in ordered[1:]
+            if f.certain and f.order - first.order < _BURST_LINES and f.cause != "segfault-or-abort"
+        ]
         if near:
             return near[0]
     return first
@@ -88,8 +108,7 @@ def _claim(scene: Scene, fault: Fault, ending: Ending) -> Claim:
     proof = []
     if fault.cause == "segfault-or-abort" and {ending.signal, ending.child_signal} & _CRASHES.keys():
         certain, proof = True, [*ending.lines[:1], *ending.child_lines[:1]]
-    limits = [event.line for event in scene.events("start-limit")]
-    lines = unique([fault.line, *proof, *fault.support, *_same(scene, fault)], 6 - min(2, len(limits))) + limits[:2]
+    lines = [fault.line, *proof, *fault.support, *_same(scene, fault)]
     title = cause.title if cause else fault.cause
     said = f"{title[0].upper()}{title[1:]}: {text[:200]}"
     died = None if fault.cause == "fd-limit" and not ending.known else True

@@ -16,7 +16,18 @@ _STALLS = 3  # of vLLM's minute-long waits: one or two are compilation
 
 def claims(scene: Scene, ending: Ending) -> Iterator[Claim]:
     """In order of weight; the first that holds is the answer when nothing else is."""
-    for rule in (_clean_stop, _asked_by_signal, _killed, _hang, _exit_status, _client, _running, _stopped_log):
+    for rule in (
+        _clean_stop,
+        _asked_by_signal,
+        _killed,
+        _hang,
+        _exit_status,
+        _client,
+        _host_down,
+        _scarce,
+        _running,
+        _stopped_log,
+    ):
         yield from rule(scene, ending)
 
 
@@ -35,10 +46,12 @@ def _last_log_lines(scene: Scene) -> list[Line]:
 
 def _clean_stop(scene: Scene, ending: Ending) -> Iterator[Claim]:
     """It was asked to stop, and did: SGLang's own SIGKILL at the end included."""
+    if scene.events("user-manager"):
+        return
     remaining = _remaining(scene)
     teardown = scene.signs("sglang.killtree")
     asked = ending.stops or ending.asked
-    tidy = scene.events("clean-exit", "down") or scene.signs("systemd.success")
+    tidy = [*scene.signs("systemd.success"), *scene.events("clean-exit", "down")]
     term_children = ending.child_signal == 15
     if remaining == 0 or (ending.asked and teardown and (remaining in (None, 0) or term_children)):
         proof = [*(d.line for d in _drains(scene)[-1:]), *(t.line for t in teardown[-1:]), *ending.lines]
@@ -86,15 +99,16 @@ def _ended_tidily(ending: Ending, tidy: list[Event]) -> bool:
 
 def _asked_by_signal(scene: Scene, ending: Ending) -> Iterator[Claim]:
     """SIGTERM without a stop of its unit: a session that ended, a scheduler, somebody."""
-    if ending.stops:
-        return
     manager = scene.events("user-manager")
+    operator = [e for e in scene.events("operator") if "kill" in e.values["command"].lower()]
+    if (ending.stops and not manager) or (ending.result == "timeout" and not scene.journal_read):
+        return
     terms = [e for e in scene.events("term", "stop", "clean-exit") if e.sign.voice == "app"]
     by_signal = ending.signal in (15, 1, 2) or ending.status in (143, 130) or ending.child_signal == 15
     if not (terms or by_signal):
         return
     proof = [
-        *(m.line for m in manager[:2]),
+        *(m.line for m in [*manager[:2], *operator[-1:]]),
         *(t.line for t in terms[:2]),
         *ending.lines[:2],
         *ending.child_lines[:1],
@@ -103,11 +117,11 @@ def _asked_by_signal(scene: Scene, ending: Ending) -> Iterator[Claim]:
     journal = scene.journal_read
     said = any(term.role == "term" for term in terms)
     if manager or by_signal or engine_first or journal or said:
-        who = (
-            " The user's session manager stopped at the same time."
-            if manager
-            else " The sender is not in what was read."
-        )
+        who = " The sender is not in what was read."
+        if manager:
+            who = " The user's session manager stopped at the same time."
+        elif operator:
+            who = f" Somebody ran `{operator[-1].values['command'][:80]}`."
         yield Claim(
             cause="user-or-supervisor-sigterm",
             confidence=certain_if(bool(manager)),
@@ -145,11 +159,11 @@ def _killed(scene: Scene, ending: Ending) -> Iterator[Claim]:
         )
     elif ending.stops or (_remaining(scene) or 0) > 0:
         yield _killed_while_stopping(scene, ending, proof)
-    elif scene.kernel_read and not scene.foreign_oom:
+    elif scene.kernel_read:
         yield Claim(
             cause="user-or-supervisor-sigkill",
             confidence=Confidence.LIKELY,
-            summary=f"{victim} was killed by SIGKILL. The kernel log shows no OOM kill and no stop timed out: somebody or "
+            summary=f"{victim} was killed by SIGKILL. The kernel log shows no OOM kill of it and no stop timed out: somebody or "
             "something sent it; who is not in what was read.",
             lines=proof,
             phase=last_phase(scene),
@@ -191,23 +205,31 @@ def _hang(scene: Scene, ending: Ending) -> Iterator[Claim]:
     dead_engine = scene.events("fatal")
     d_state = scene.signs("systemd.still-around", "kernel.hung-task")
     alive = ending.running or (not ending.known and not scene.events("teardown", "clean-exit", "down"))
-    low = [e for e in scene.events("memory-figure") if _near_zero(e)]
-    if low and (stalls or unhealthy or scene.signs("vllm.rpc")):
+    figures = scene.events("memory-figure")
+    low = [f for f in figures if _near_zero(f)][-3:] if figures and _near_zero(figures[-1]) else []
+    ill = [c for c in scene.records.containers if c.running and c.health == "unhealthy"]
+    waits = scene.signs("process.waits")
+    slow = stalls or unhealthy or d_state or waits or scene.signs("vllm.rpc", "sglang.watchdog")
+    if low and slow and alive:
         yield Claim(
             cause="host-ram-exhaustion-stall",
             confidence=Confidence.LIKELY,
             summary="Steps stall while the host's available memory is near zero; nothing was killed.",
-            lines=unique([low[0].line, *(s.line for s in stalls[:2]), *(u.line for u in unhealthy[:1])]),
+            lines=unique(
+                [*(f.line for f in low), *(s.line for s in [*stalls[:2], *unhealthy[:1], *d_state[:1], *waits[:1]])]
+            ),
             phase=Phase.SERVING,
             died=False,
         )
-    elif alive and (len(stalls) >= _STALLS or unhealthy or d_state) and not _served_last(scene):
+    elif alive and (ill or len(stalls) >= _STALLS or unhealthy or d_state) and (ill or not _served_last(scene)):
         yield Claim(
             cause="hang-not-crash",
             confidence=certain_if(bool(ending.running)),
             summary="The process is there, but it makes no progress: no death is recorded.",
             lines=unique(
                 [
+                    *(c.lines["health"] for c in ill if "health" in c.lines),
+                    *(e.line for e in unhealthy if e.sign.id == "sglang.health"),
                     *(e.line for e in unhealthy[-1:]),
                     *(s.line for s in stalls[-2:]),
                     *(d.line for d in d_state[:2]),
@@ -219,10 +241,25 @@ def _hang(scene: Scene, ending: Ending) -> Iterator[Claim]:
         )
 
 
+_NEAR_ZERO = 0.01  # of the RAM
+_NEAR_ZERO_BYTES = 512 << 20
+_STALLED_PERCENT = 50.0  # of the last ten seconds in which every task waited for memory (PSI `full`)
+
+
 def _near_zero(event: Event) -> bool:
-    if event.values.get("kb"):
-        return int(event.values["kb"]) < 1 << 19
-    return float(event.values["mib"]) < (512 if event.values["unit"].startswith("M") else 0.5)
+    """Whether a figure says that the host has no memory left."""
+    values = event.values
+    if "kib" in values:
+        return int(values["kib"]) << 10 < _NEAR_ZERO_BYTES
+    if "bytes" in values:
+        return float(values["bytes"]) < _NEAR_ZERO_BYTES
+    if "size" in values:
+        return float(values["size"]) * (1 << 20 if values["unit"] in "Mm" else 1 << 30) < _NEAR_ZERO_BYTES
+    if "stalled" in values:
+        return float(values["stalled"]) > _STALLED_PERCENT
+    if "used" in values:
+        return int(values["used"]) > (1 - _NEAR_ZERO) * int(values["total"])
+    return int(values["left"]) < _NEAR_ZERO * int(values["total2"])
 
 
 def _served_last(scene: Scene) -> bool:
@@ -240,6 +277,8 @@ def _exit_status(scene: Scene, ending: Ending) -> Iterator[Claim]:
         return
     if ending.restarted and not ending.known:
         how = f"was restarted {ending.restarted} times by its supervisor"
+    elif ending.result == "timeout" and not scene.journal_read:
+        how = "was ended by systemd after a time-out (its result says so; of a start, a stop or a run time, it does not say)"
     elif ending.signal is not None:
         how = f"was ended by {signal_name(ending.signal)}"
     elif ending.status is not None:
@@ -257,16 +296,16 @@ def _exit_status(scene: Scene, ending: Ending) -> Iterator[Claim]:
 
 def _client(scene: Scene, ending: Ending) -> Iterator[Claim]:
     clients = [s for s in scene.streams if s.client]
-    faults = [f for s in clients for f in s.faults if f.client]
-    if faults and not ending.known:
-        fault = faults[0]
+    said = [(f.line, f.support) for s in clients for f in s.faults]
+    said += [(e.line, []) for s in clients for e in s.events if e.role in ("killed", "exit-code")]
+    if said and not ending.known:
         serving = any(_served(s) for s in scene.servers)
         yield Claim(
             cause="client-side-failure",
             confidence=Confidence.LIKELY,
             summary="The client failed"
             + (" while the server's log goes on." if serving else "; no log of the server's shows a failure."),
-            lines=unique([fault.line, *fault.support, *(f.line for f in faults[1:3])]),
+            lines=unique([said[0][0], *said[0][1], *(line for line, _ in said[1:3])]),
             phase=Phase.SERVING,
             died=False,
         )
@@ -274,6 +313,34 @@ def _client(scene: Scene, ending: Ending) -> Iterator[Claim]:
 
 def _served(stream: Stream) -> bool:
     return any(e.role == "traffic" for e in stream.events)
+
+
+def _host_down(scene: Scene, ending: Ending) -> Iterator[Claim]:
+    """The host went down or was started again, and the service's own end is in no line."""
+    downs = scene.events("host-stop")
+    if downs and not ending.known:
+        yield Claim(
+            cause="unsettled",
+            confidence=Confidence.UNSETTLED,
+            summary="The host went down or was started again, and its journal breaks off before: what ended the service, and "
+            "the host, is not in what was read.",
+            lines=unique([*(d.line for d in downs[:2]), *_last_log_lines(scene)]),
+            phase=last_phase(scene),
+        )
+
+
+def _scarce(scene: Scene, ending: Ending) -> Iterator[Claim]:
+    """Out of descriptors again and again: connections are refused while the engine lives."""
+    short = [f for f in scene.faults if f.cause == "fd-limit"]
+    if len(short) > 1 and not ending.known:
+        yield Claim(
+            cause="fd-limit",
+            confidence=Confidence.LIKELY,
+            summary="The server has no file descriptor left and cannot take connections; its process lives.",
+            lines=unique([short[0].line, *short[0].support]),
+            phase=short[0].phase,
+            died=False,
+        )
 
 
 def _running(scene: Scene, ending: Ending) -> Iterator[Claim]:
@@ -290,12 +357,21 @@ def _running(scene: Scene, ending: Ending) -> Iterator[Claim]:
         state = [unit.lines["ActiveState"]] if unit and "ActiveState" in unit.lines else []
         yield Claim(
             cause="healthy-running",
-            confidence=certain_if(bool(ending.running)),
+            confidence=certain_if(bool(ending.running) and not _blind(scene)),
             summary=f"No death is recorded: the log ends in ordinary service.{alarming}",
-            lines=unique([*odd, *state, *(e.line for e in traffic[-2:])]),
+            lines=unique(
+                [*odd, *state, *(e.line for e in traffic[-2:]), *(e.line for e in scene.events("ready")[-1:])]
+            ),
             phase=Phase.SERVING,
             died=False,
         )
+
+
+def _blind(scene: Scene) -> bool:
+    """Whether what would show an earlier death could not be read."""
+    return any(
+        unread.source in ("unit journal", "kernel log", "container log", "pod log") for unread in scene.unread
+    )
 
 
 def _tail_serves(scene: Scene) -> bool:

@@ -15,6 +15,7 @@ def claims(scene: Scene, ending: Ending) -> Iterator[Claim]:
     """Everything that a supervisor says it did."""
     yield from _stop_timeout(scene, ending)
     yield from _plain(scene)
+    yield from _by_result(scene, ending)
     yield from _kubernetes(scene, ending)
     yield from _client_signal(scene, ending)
 
@@ -61,9 +62,10 @@ def _waited(stops: list[Event], timeout: Event) -> float | None:
 
 _PLAIN = {
     "systemd.watchdog": ("watchdog-timeout", "systemd ended it because it sent no keep-alive within WatchdogSec.", Phase.SERVING),
-    "systemd.start-timeout": ("start-timeout", "It did not report readiness within TimeoutStartSec, so systemd ended it.", Phase.STARTUP),
-    "systemd.runtime-max": ("runtime-limit", "RuntimeMaxSec was over, so systemd stopped it.", Phase.SERVING),
-    "slurm.time-limit": ("runtime-limit", "The job's time limit was over, so Slurm ended it.", Phase.SERVING),
+    "systemd.start-timeout": ("model-load-timeout", "It did not report readiness within TimeoutStartSec, so systemd ended it.", Phase.STARTUP),
+    "systemd.runtime-max": ("user-or-supervisor-sigterm", "RuntimeMaxSec was over, so systemd stopped it.", Phase.SERVING),
+    "slurm.time-limit": ("user-or-supervisor-sigterm", "The job's time limit was over, so Slurm ended it.", Phase.SERVING),
+    "slurm.cancelled": ("user-or-supervisor-sigterm", "The job was cancelled.", Phase.SERVING),
     "slurm.preempted": ("user-or-supervisor-sigterm", "Slurm ended the job for another of higher priority.", Phase.SERVING),
     "systemd.pids-limit": ("pids-limit", "The service may not create another process: its pids limit is reached.", None),
 }  # fmt: skip
@@ -76,7 +78,7 @@ def _plain(scene: Scene) -> Iterator[Claim]:
             more = scene.signs("systemd.result", "systemd.main-exited", "systemd.killing")
             yield Claim(
                 cause=cause,
-                confidence=Confidence.CERTAIN,
+                confidence=certain_if(said[0].sign.strength == "certain"),
                 summary=summary,
                 lines=unique([*(e.line for e in said[:2]), *(e.line for e in more[:3])]),
                 phase=phase,
@@ -100,6 +102,31 @@ def _plain(scene: Scene) -> Iterator[Claim]:
             summary="A unit that it requires did not start, so it was not started either.",
             lines=unique(e.line for e in said),
             phase=Phase.STARTUP,
+        )
+
+
+def _by_result(scene: Scene, ending: Ending) -> Iterator[Claim]:
+    """The unit's properties alone, where the journal could not be read: never sure."""
+    unit = scene.records.unit
+    if unit is None or scene.journal_read:
+        return
+    lines = [unit.lines[name] for name in ("Result", "ExecMainStatus") if name in unit.lines]
+    if ending.result == "watchdog":
+        yield Claim(
+            cause="watchdog-timeout",
+            confidence=Confidence.LIKELY,
+            summary="systemd's result says that its watchdog ended the service; the journal was not read.",
+            lines=lines,
+            phase=Phase.SERVING,
+        )
+    elif ending.result == "timeout" and ending.signal in (9, 6):
+        yield Claim(
+            cause="stop-timeout-sigkill",
+            confidence=Confidence.LIKELY,
+            summary="systemd's result says that it lost patience and killed the service, as after a stop that took too long; "
+            "the journal was not read.",
+            lines=lines,
+            phase=Phase.SHUTDOWN,
         )
 
 
