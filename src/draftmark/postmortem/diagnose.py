@@ -26,9 +26,10 @@ from draftmark.postmortem.tables import Tables
 
 _TELLING = frozenset(
     (
-        "fatal", "teardown", "child-exit", "killed", "term", "exit", "clean-exit", "stop", "start-limit", "restart",
-        "oom-kill", "oom-record", "echo", "grace-exceeded", "probe-failed", "unhealthy", "stall", "host-stop",
-        "client-signal", "container-kill", "operator", "user-manager", "capture-failed", "pool-failed", "xid",
+        "fatal", "teardown", "child-exit", "killed", "term", "exit", "clean-exit", "stop", "start-limit",
+        "restart", "oom-kill", "oom-record", "echo", "grace-exceeded", "probe-failed", "unhealthy", "stall",
+        "host-stop", "client-signal", "container-kill", "operator", "user-manager", "capture-failed",
+        "pool-failed", "xid",
     )
 )  # fmt: skip
 _STATES = frozenset(("start", "ready", "weights-begin", "weights-end", "capture-begin", "capture-end"))
@@ -55,7 +56,7 @@ def diagnose(
     return Verdict(
         cause=claim.cause,
         confidence=claim.confidence,
-        summary=claim.summary,
+        summary=claim.summary + _since(scene, claim),
         phase=phase_of(scene, claim),
         evidence=tuple(line.evidence() for line in claim.lines),
         ruled_out=tuple(ruled_out(scene, judgement)),
@@ -71,6 +72,12 @@ def diagnose(
         died=_died(claim, judgement.ending),
         examined=scene.examined,
     )
+
+
+def _since(scene: Scene, claim: Claim) -> str:
+    """A word when a later start of the same log is up."""
+    again = claim.died and any(stream.later_alive for stream in scene.servers)
+    return " It has been started again since, and is up." if again else ""
 
 
 def _died(claim: Claim, ending: Ending) -> bool | None:
@@ -103,10 +110,8 @@ def _consequences(scene: Scene, proof: Sequence[Line]) -> list[Consequence]:
             key = (event.sign.id, event.line.actor)
             if event.role not in _AFTER or not event.sign.what or key in seen:
                 continue
-            if (
-                event.role != "start-limit"
-                and (event.line.source, event.line.number) in shown
-                or (first is not None and event.order < first - 5)
+            if (event.role != "start-limit" and (event.line.source, event.line.number) in shown) or (
+                first is not None and event.order < first - 5
             ):
                 continue
             seen.add(key)

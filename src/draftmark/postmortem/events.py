@@ -36,7 +36,8 @@ _VOICES = {
 }
 _KINDS = r"(?:service|scope|socket|slice|mount|timer|target|swap|path|device|automount)"
 _UNIT = re.compile(
-    rf"^(?:(?:Unit )?(?P<unit>[^\s:]+\.{_KINDS})(?:: | (?:stop-|final-|start-|failed|entered|changed|has))|(?:Starting|Started|Stopping|Stopped|Finished|Reloading|Failed to start|"
+    rf"^(?:(?:Unit )?(?P<unit>[^\s:]+\.{_KINDS})(?:: | (?:stop-|final-|start-|failed|entered|changed|has))|"
+    rf"(?:Starting|Started|Stopping|Stopped|Finished|Reloading|Failed to start|"
     rf"Dependency failed for) (?P<named>[^\s:]+\.{_KINDS})(?: - |\.|…|$))"
 )
 _RECORD = "record"

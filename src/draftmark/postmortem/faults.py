@@ -14,33 +14,37 @@ from draftmark.postmortem.tracebacks import Raised, Trace, frames_in
 _ECHO_TYPES = frozenset(
     (
         "EOFError", "EngineDeadError", "MQEngineDeadError", "AsyncEngineDeadError", "BrokenPipeError",
-        "ConnectionResetError", "ConnectionRefusedError", "ConnectionAbortedError", "KeyboardInterrupt", "SystemExit",
-        "CancelledError", "CalledProcessError", "ChildFailedError", "ProcessRaisedException", "SigquitError",
+        "ConnectionResetError", "ConnectionRefusedError", "ConnectionAbortedError", "KeyboardInterrupt",
+        "SystemExit", "CancelledError", "CalledProcessError", "ChildFailedError", "ProcessRaisedException",
+        "SigquitError",
     )
 )  # fmt: skip
 _LOADER = ("load_weights", "weight_loader", "load_model", "get_model", "weight_utils", "model_loader", "loader.py")
 _ARGUMENTS = (
-    "server_args.py", "arg_utils.py", "cli_args.py", "check_server_args", "prepare_server_args", "from_cli_args",
-    "create_engine_config", "create_model_config", "/config/", "config.py:__post_init__", "argparse.py", "pydantic",
-    "validate_",
+    "server_args.py", "arg_utils.py", "cli_args.py", "check_server_args", "prepare_server_args",
+    "from_cli_args", "create_engine_config", "create_model_config", "/config/", "config.py:__post_init__",
+    "argparse.py", "pydantic", "validate_",
 )  # fmt: skip
 _POOL = (
-    "memory_pool", "init_memory_pool", "kv_cache_utils", "initialize_kv_cache", "_allocate_kv_cache", "init_kv_cache",
-    "allocate_kv", "determine_num_available_blocks", "cache_engine", "init_mamba", "create_kv",
+    "memory_pool", "init_memory_pool", "kv_cache_utils", "initialize_kv_cache", "_allocate_kv_cache",
+    "init_kv_cache", "allocate_kv", "determine_num_available_blocks", "cache_engine", "init_mamba",
+    "create_kv",
 )  # fmt: skip
 _CAPTURE = ("cuda_graph", "capture_model", "capture_one", "cudagraph", "CudaGraph", ":capture", "graph_runner")
 _ACTIVATION = ("profile_run", "_dummy_run", "_dummy_sampler", "determine_available_memory", "warmup", "warm_up")
 _CLIENT = (
-    "aiohttp/client", "aiohttp/http_writer", "aiohttp/connector", "httpx/", "httpcore/", "openai/", "requests/", "urllib3/",
-    "locust/", "genai_perf", "guidellm",
+    "aiohttp/client", "aiohttp/http_writer", "aiohttp/connector", "httpx/", "httpcore/", "openai/",
+    "requests/", "urllib3/", "locust/", "genai_perf", "guidellm",
 )  # fmt: skip
 _WORDLESS = frozenset(("TimeoutError", "Empty", "CancelledError"))
 _WEIGHT_NAME = re.compile(
     r"^'[\w.\-]*(?:weight|bias|proj|embed|norm|scale|layers?\.\d|lm_head|expert|qkv)[\w.\-]*'"
 )
 _CONFIG_TYPES = frozenset(
-    ("ValueError", "AssertionError", "TypeError", "ValidationError", "NotImplementedError", "RuntimeError", "KeyError",
-     "AttributeError", "ImportError")
+    (
+        "ValueError", "AssertionError", "TypeError", "ValidationError", "NotImplementedError", "RuntimeError",
+        "KeyError", "AttributeError", "ImportError",
+    )
 )  # fmt: skip
 _REFUSALS = frozenset(("config-invalid", "unsupported-model-feature"))
 
@@ -91,6 +95,7 @@ class Stage:
         """Startup, serving or shutdown; None when nothing tells.
 
         Args:
+            order: Place in the stream.
             before_stop: What it was doing when it was asked to stop.
         """
         seen = [event.role for event in self._marks if event.order <= order]
@@ -145,7 +150,11 @@ def find_faults(
     """Faults of one life, in order.
 
     Args:
+        events: Of that life.
         traces: Of the same lines; their `order` counts from `first`.
+        tables: What lines mean.
+        stage: How far the start had come where.
+        first: `order` of the life's first line.
     """
     quoted = {first + order for trace in traces for order in trace.inner}
     found = [fault for trace in traces if (fault := _of_trace(trace, tables, stage, first, events))]
@@ -340,7 +349,7 @@ def _unnamed(links: Sequence[Raised], header: str, phase: Phase | None, stage: S
         return "python-exception-scheduler"
     loading = frames_in(links, *_LOADER)
     if stage.warming_up(order) and root.frames and "/attention/" in root.frames[-1] and stage.speculates:
-        return "config-invalid"  # accepted at the start, impossible at the first request: backend and drafter do not go together
+        return "config-invalid"  # accepted at the start, impossible at the first request: backend against drafter
     if root.name == "KeyError" and (_WEIGHT_NAME.match(root.message) or frames_in(links, "load_weights")):
         return "model-load-error"
     if root.name in ("AssertionError", "ValueError") and frames_in(links, "weight_loader", "load_weights"):

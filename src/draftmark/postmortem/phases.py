@@ -8,10 +8,10 @@ from draftmark.postmortem.scene import Scene
 
 _AT_START = frozenset(
     (
-        "config-invalid", "model-load-error", "missing-shared-library", "driver-cuda-mismatch", "mpi-init-error",
-        "port-in-use", "model-load-timeout", "nccl-init-error", "python-exception-startup", "cuda-oom-weights-load",
-        "cuda-oom-kv-pool-init", "cuda-oom-cuda-graph-capture", "gpu-memory-busy-at-start",
-        "unsupported-model-feature", "sigbus-mmap-weights", "start-limit-hit",
+        "config-invalid", "model-load-error", "missing-shared-library", "driver-cuda-mismatch",
+        "mpi-init-error", "port-in-use", "model-load-timeout", "nccl-init-error", "python-exception-startup",
+        "cuda-oom-weights-load", "cuda-oom-kv-pool-init", "cuda-oom-cuda-graph-capture",
+        "gpu-memory-busy-at-start", "unsupported-model-feature", "sigbus-mmap-weights", "start-limit-hit",
     )
 )  # fmt: skip
 _AT_STOP = frozenset(("stop-timeout-sigkill", "healthy-exit"))

@@ -1,1 +1,1 @@
-"""What makes a cause a cause, one module a family. A rule looks at a scene and yields claims; `judge` weighs them."""
+"""What makes a cause a cause, one module a family. Rules look at a scene and yield claims; `judge` weighs them."""

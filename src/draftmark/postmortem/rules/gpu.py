@@ -19,10 +19,11 @@ _MILD_XIDS = frozenset((63, 92))  # a row was remapped, corrected errors: not de
 
 SYMPTOMS = frozenset(
     (
-        "illegal-memory-access", "illegal-instruction-cuda", "nccl-timeout", "nccl-init-error", "engine-rpc-timeout",
-        "watchdog-timeout", "peer-rank-died", "hang-not-crash", "segfault-or-abort", "python-exception-scheduler",
-        "python-exception-startup", "gpu-hardware-xid", "device-side-assert", "liveness-probe-kill",
-        "user-or-supervisor-sigkill", "stop-timeout-sigkill", "unsupported-model-feature",
+        "illegal-memory-access", "illegal-instruction-cuda", "nccl-timeout", "nccl-init-error",
+        "engine-rpc-timeout", "watchdog-timeout", "peer-rank-died", "hang-not-crash", "segfault-or-abort",
+        "python-exception-scheduler", "python-exception-startup", "gpu-hardware-xid", "device-side-assert",
+        "liveness-probe-kill", "user-or-supervisor-sigkill", "stop-timeout-sigkill",
+        "unsupported-model-feature",
     )
 )  # fmt: skip
 """Failures that broken hardware can bring about."""

@@ -103,7 +103,8 @@ def _client_pids(scene: Scene) -> set[str]:
 
 
 _SPOKEN = {
-    "systemd-oomd": "systemd-oomd killed the service because of memory pressure; the kernel's OOM killer did not act.",
+    "systemd-oomd": "systemd-oomd killed the service because of memory pressure; the kernel's OOM killer did not "
+    "act.",
     "earlyoom": "A user-space memory guard ended the server with SIGTERM, so the exit looks tidy.",
     "ray-memory-monitor-kill": "Ray's memory monitor killed a worker of the server.",
     "cgroup-oom": "The job hit its memory limit and the kernel killed in it.",
@@ -138,7 +139,8 @@ def _unit_result(scene: Scene, ending: Ending) -> Iterator[Claim]:
             yield Claim(
                 cause="host-ram-oom-kernel",
                 confidence=Confidence.LIKELY,
-                summary="systemd saw the kernel's OOM killer take a process of the unit, which has no memory limit of its own: "
+                summary="systemd saw the kernel's OOM killer take a process of the unit, which has no memory "
+                "limit of its own: "
                 "the host ran out of memory.",
                 lines=proof,
             )
@@ -146,14 +148,16 @@ def _unit_result(scene: Scene, ending: Ending) -> Iterator[Claim]:
             yield Claim(
                 cause="cgroup-oom",
                 confidence=Confidence.LIKELY,
-                summary=f"systemd saw the kernel's OOM killer take a process of the unit, whose limit is {_gib(limit)}.",
+                summary=f"systemd saw the kernel's OOM killer take a process of the unit, whose limit is "
+                f"{_gib(limit)}.",
                 lines=proof,
             )
         else:
             yield Claim(
                 cause="unsettled",
                 confidence=Confidence.UNSETTLED,
-                summary="The kernel's OOM killer took a process of the unit. Whether the unit's limit or the whole host ran "
+                summary="The kernel's OOM killer took a process of the unit. Whether the unit's limit or the "
+                "whole host ran "
                 "out is not in what was read.",
                 lines=proof,
             )
@@ -201,7 +205,8 @@ def _container(scene: Scene, ending: Ending) -> Iterator[Claim]:
         yield Claim(
             cause="container-oomkilled",
             confidence=Confidence.LIKELY,
-            summary=f"It was killed by SIGKILL while its working set ({_gib(int(used[0]))}) stood on the container's limit.",
+            summary=f"It was killed by SIGKILL while its working set ({_gib(int(used[0]))}) stood on the "
+            f"container's limit.",
             lines=unique([used[1], limit_seen[1], *ending.lines]),
         )
     kills = scene.records.cgroup_kills

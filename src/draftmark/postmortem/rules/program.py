@@ -14,9 +14,9 @@ from draftmark.postmortem.scene import Scene, Stream
 
 _SUPERVISED = frozenset(
     (
-        "stop-timeout-sigkill", "systemd-oomd", "earlyoom", "k8s-eviction",
-        "liveness-probe-kill", "container-oomkilled", "pids-limit", "user-or-supervisor-sigterm", "cgroup-oom",
-        "host-ram-oom-kernel", "gpu-hardware-xid", "ray-memory-monitor-kill",
+        "stop-timeout-sigkill", "systemd-oomd", "earlyoom", "k8s-eviction", "liveness-probe-kill",
+        "container-oomkilled", "pids-limit", "user-or-supervisor-sigterm", "cgroup-oom", "host-ram-oom-kernel",
+        "gpu-hardware-xid", "ray-memory-monitor-kill",
     )
 )  # fmt: skip
 """Causes that other rules claim."""
@@ -150,7 +150,7 @@ def _sigbus(scene: Scene) -> Iterator[Claim]:
     small = [c for c in scene.records.containers if c.shm_bytes is not None and c.shm_bytes < _SHM_SMALL]
     words = " ".join(line.text for stream in scene.servers for line in stream.lines[-400:])
     shared = any(
-        needle in words for needle in ("/dev/shm", "RayWorker", "plasma", "object store", "shm_open", "nccl-")
+        needle in words for needle in ("dev/shm", "RayWorker", "plasma", "object store", "shm_open", "nccl-")
     )
     loading = any(n in words for n in ("weight_loader", "weight_utils", "safetensors", "load_weights", "mmap"))
     if (small and "host" not in small[0].ipc_mode) or shared:
@@ -167,7 +167,8 @@ def _sigbus(scene: Scene) -> Iterator[Claim]:
         yield Claim(
             cause="sigbus-mmap-weights",
             confidence=Confidence.LIKELY,
-            summary="SIGBUS while weights were read from a mapped file: a truncated file, a failing disk or network mount, or "
+            summary="SIGBUS while weights were read from a mapped file: a truncated file, a failing disk or "
+            "network mount, or "
             "memory pressure.",
             lines=unique(lines),
             phase=_phase(scene, said) or Phase.STARTUP,
@@ -236,7 +237,7 @@ def _start_limit(scene: Scene, ending: Ending) -> Iterator[Claim]:
 
 
 def _vanished_worker(scene: Scene, ending: Ending) -> Iterator[Claim]:
-    """VLLM's worker is gone without a word while it verified drafts of -1: the mark of a fault family of MTP on hybrids."""
+    """VLLM's worker is gone without a word, with drafts of -1 in the dump: the mark of a family of MTP faults."""
     marks = scene.events("draft-minus-one")
     gone = scene.signs("vllm.worker-gone")
     if (
@@ -248,7 +249,8 @@ def _vanished_worker(scene: Scene, ending: Ending) -> Iterator[Claim]:
         yield Claim(
             cause="illegal-memory-access",
             confidence=Confidence.LIKELY,
-            summary="A worker vanished in mid-decode and the scheduler's dump shows draft tokens of -1, as a known family of GPU "
+            summary="A worker vanished in mid-decode and the scheduler's dump shows draft tokens of -1, as a "
+            "known family of GPU "
             "faults of MTP does. No line names the fault itself.",
             lines=unique([gone[0].line, marks[0].line]),
             phase=Phase.SERVING,

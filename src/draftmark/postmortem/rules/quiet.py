@@ -152,7 +152,8 @@ def _killed(scene: Scene, ending: Ending) -> Iterator[Claim]:
         yield Claim(
             cause="host-ram-oom-kernel",
             confidence=Confidence.LIKELY,
-            summary=f"{victim} was killed by SIGKILL while it loaded weights on a board whose GPU shares the host's RAM, and nobody "
+            summary=f"{victim} was killed by SIGKILL while it loaded weights on a board whose GPU shares the "
+            f"host's RAM, and nobody "
             "asked it to stop. The kernel log was not read: it would settle it.",
             lines=unique([*proof, unified[0].line]),
             phase=Phase.STARTUP,
@@ -163,7 +164,8 @@ def _killed(scene: Scene, ending: Ending) -> Iterator[Claim]:
         yield Claim(
             cause="user-or-supervisor-sigkill",
             confidence=Confidence.LIKELY,
-            summary=f"{victim} was killed by SIGKILL. The kernel log shows no OOM kill of it and no stop timed out: somebody or "
+            summary=f"{victim} was killed by SIGKILL. The kernel log shows no OOM kill of it and no stop timed "
+            f"out: somebody or "
             "something sent it; who is not in what was read.",
             lines=proof,
             phase=last_phase(scene),
@@ -172,7 +174,8 @@ def _killed(scene: Scene, ending: Ending) -> Iterator[Claim]:
         yield Claim(
             cause="unsettled",
             confidence=Confidence.UNSETTLED,
-            summary=f"{victim} was killed by SIGKILL; nothing that was read says by whom or why. SIGKILL alone proves no "
+            summary=f"{victim} was killed by SIGKILL; nothing that was read says by whom or why. SIGKILL alone "
+            f"proves no "
             "out-of-memory.",
             lines=proof,
             phase=last_phase(scene),
@@ -185,7 +188,8 @@ def _killed_while_stopping(scene: Scene, ending: Ending, proof: list[Line]) -> C
     return Claim(
         cause="unsettled",
         confidence=Confidence.UNSETTLED,
-        summary=f"It was being stopped{inside} when SIGKILL ended it: most likely the supervisor's patience was over, but "
+        summary=f"It was being stopped{inside} when SIGKILL ended it: most likely the supervisor's patience was "
+        f"over, but "
         "its line for that was not read.",
         lines=unique([*proof, *(s.line for s in ending.stops[-1:]), *(d.line for d in _drains(scene)[-1:])]),
         phase=Phase.SHUTDOWN,
@@ -216,7 +220,10 @@ def _hang(scene: Scene, ending: Ending) -> Iterator[Claim]:
             confidence=Confidence.LIKELY,
             summary="Steps stall while the host's available memory is near zero; nothing was killed.",
             lines=unique(
-                [*(f.line for f in low), *(s.line for s in [*stalls[:2], *unhealthy[:1], *d_state[:1], *waits[:1]])]
+                [
+                    *(f.line for f in reversed(low)),
+                    *(s.line for s in [*stalls[:2], *unhealthy[:1], *d_state[:1], *waits[:1]]),
+                ]
             ),
             phase=Phase.SERVING,
             died=False,
@@ -278,7 +285,10 @@ def _exit_status(scene: Scene, ending: Ending) -> Iterator[Claim]:
     if ending.restarted and not ending.known:
         how = f"was restarted {ending.restarted} times by its supervisor"
     elif ending.result == "timeout" and not scene.journal_read:
-        how = "was ended by systemd after a time-out (its result says so; of a start, a stop or a run time, it does not say)"
+        how = (
+            "was ended by systemd after a time-out (its result says so; of a start, a stop or a run time, it "
+            "does not say)"
+        )
     elif ending.signal is not None:
         how = f"was ended by {signal_name(ending.signal)}"
     elif ending.status is not None:
@@ -322,7 +332,8 @@ def _host_down(scene: Scene, ending: Ending) -> Iterator[Claim]:
         yield Claim(
             cause="unsettled",
             confidence=Confidence.UNSETTLED,
-            summary="The host went down or was started again, and its journal breaks off before: what ended the service, and "
+            summary="The host went down or was started again, and its journal breaks off before: what ended the "
+            "service, and "
             "the host, is not in what was read.",
             lines=unique([*(d.line for d in downs[:2]), *_last_log_lines(scene)]),
             phase=last_phase(scene),
@@ -384,7 +395,8 @@ def _stopped_log(scene: Scene, ending: Ending) -> Iterator[Claim]:
     last = _last_log_lines(scene)
     if remaining:
         summary = (
-            f"The log ends while {remaining} requests are being drained. What ended the server is not in it: a supervisor "
+            f"The log ends while {remaining} requests are being drained. What ended the server is not in it: a "
+            f"supervisor "
             "that lost patience with the stop would be, in the journal."
         )
         yield Claim(

@@ -1,4 +1,4 @@
-"""What a supervisor did (systemd, Docker, the kubelet, Slurm): stops that took too long, probes, limits, refusals."""
+"""What a supervisor did (systemd, Docker, the kubelet, Slurm): late stops, probes, limits, refusals."""
 
 from __future__ import annotations
 
@@ -60,15 +60,39 @@ def _waited(stops: list[Event], timeout: Event) -> float | None:
     return waited if 0 < waited < 86400 else None
 
 
-_PLAIN = {
-    "systemd.watchdog": ("watchdog-timeout", "systemd ended it because it sent no keep-alive within WatchdogSec.", Phase.SERVING),
-    "systemd.start-timeout": ("model-load-timeout", "It did not report readiness within TimeoutStartSec, so systemd ended it.", Phase.STARTUP),
-    "systemd.runtime-max": ("user-or-supervisor-sigterm", "RuntimeMaxSec was over, so systemd stopped it.", Phase.SERVING),
-    "slurm.time-limit": ("user-or-supervisor-sigterm", "The job's time limit was over, so Slurm ended it.", Phase.SERVING),
+_PLAIN: dict[str, tuple[str, str, Phase | None]] = {
+    "systemd.watchdog": (
+        "watchdog-timeout",
+        "systemd ended it because it sent no keep-alive within WatchdogSec.",
+        Phase.SERVING,
+    ),
+    "systemd.start-timeout": (
+        "model-load-timeout",
+        "It did not report readiness within TimeoutStartSec, so systemd ended it.",
+        Phase.STARTUP,
+    ),
+    "systemd.runtime-max": (
+        "user-or-supervisor-sigterm",
+        "RuntimeMaxSec was over, so systemd stopped it.",
+        Phase.SERVING,
+    ),
+    "slurm.time-limit": (
+        "user-or-supervisor-sigterm",
+        "The job's time limit was over, so Slurm ended it.",
+        Phase.SERVING,
+    ),
     "slurm.cancelled": ("user-or-supervisor-sigterm", "The job was cancelled.", Phase.SERVING),
-    "slurm.preempted": ("user-or-supervisor-sigterm", "Slurm ended the job for another of higher priority.", Phase.SERVING),
-    "systemd.pids-limit": ("pids-limit", "The service may not create another process: its pids limit is reached.", None),
-}  # fmt: skip
+    "slurm.preempted": (
+        "user-or-supervisor-sigterm",
+        "Slurm ended the job for another of higher priority.",
+        Phase.SERVING,
+    ),
+    "systemd.pids-limit": (
+        "pids-limit",
+        "The service may not create another process: its pids limit is reached.",
+        None,
+    ),
+}
 
 
 def _plain(scene: Scene) -> Iterator[Claim]:
@@ -123,7 +147,8 @@ def _by_result(scene: Scene, ending: Ending) -> Iterator[Claim]:
         yield Claim(
             cause="stop-timeout-sigkill",
             confidence=Confidence.LIKELY,
-            summary="systemd's result says that it lost patience and killed the service, as after a stop that took too long; "
+            summary="systemd's result says that it lost patience and killed the service, as after a stop that "
+            "took too long; "
             "the journal was not read.",
             lines=lines,
             phase=Phase.SHUTDOWN,
