@@ -145,6 +145,11 @@ def test_a_failure_that_the_log_names_stands_though_it_hangs(tmp_path: Path) -> 
     assert found["died"] is False
 
 
+def test_the_exit_status_of_what_runs_is_not_asked_for(tmp_path: Path) -> None:
+    found = examined(tmp_path, Kernel(BOOT, ""), LOADING, alive=True, exit_code=-9, because="not ready after 9 s")
+    assert list(found["examined"]) == ["server.log", "kernel log"]
+
+
 def test_a_program_that_is_not_there(tmp_path: Path) -> None:
     said = 'cannot run "llama-servr": no such file (ENOENT: No such file or directory)'
     found = examined(tmp_path, Kernel(BOOT, ""), None, refusal=said)

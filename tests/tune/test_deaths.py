@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from tests.tune.test_trial import D4, D8, OFF, Lab, speed
 
-from draftmark.errors import FailedError, StorageError
-from draftmark.model import Arm, Evidence, Trial, TrialStatus
+from draftmark.errors import FailedError, StartError, StorageError
+from draftmark.model import Arm, Evidence, Identity, Trial, TrialStatus
 from draftmark.ports import Failure
 from draftmark.run.directory import RunDirectory
 from draftmark.run.records import Action, RunRecord, TrialRecord, WhyRecord, encode_document
 from draftmark.run.redact import Redactor
-from draftmark.testing.fakes import FakeWorld
+from draftmark.testing.fakes import FakeClient, FakeSupervisor, FakeWorld
 from draftmark.tune import deaths
 from draftmark.tune.result import derive
 
@@ -88,6 +88,47 @@ def test_a_death_in_the_measurement_is_examined_and_every_one_of_them(tmp_path: 
     assert [failure.exit_code for failure in post_mortem.asked] == [1, 1, 1]
     assert "died with exit status 1 during copy@1" in post_mortem.asked[0].because
     assert arms(lab)["d4"]["why"] == "trials/08-d4/why.json"  # the latest
+
+
+def test_a_server_that_came_back_had_died(tmp_path: Path) -> None:
+    lab, post_mortem = lab_with(tmp_path)
+    world = lab.world
+
+    class Restarting(list[str]):
+        def append(self, event: str) -> None:
+            super().append(event)
+            if event == "measure copy@1" and self.count(event) == 1:
+                world.pid += 1
+
+    world.events = Restarting()
+    lab.sweep().run()
+    (asked,) = post_mortem.asked
+    assert "the server restarted (pid 101 became 102)" in asked.because
+    assert (asked.alive, asked.exit_code) == (False, None)
+
+
+def test_a_crash_at_the_first_token_is_seen_though_it_takes_a_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab, post_mortem = lab_with(tmp_path)
+    gone_at: list[float] = []
+
+    def crash(_self: object) -> None:
+        gone_at.append(lab.world.clock.now_s + 0.12)
+        raise StartError("the connection was reset")
+
+    def identity(self: FakeSupervisor) -> Identity | None:
+        if gone_at and lab.world.clock.now_s >= gone_at[-1]:
+            lab.world.running = None
+        return seen(self)
+
+    seen = FakeSupervisor.identity
+    monkeypatch.setattr(FakeClient, "generate_one", crash)
+    monkeypatch.setattr(FakeSupervisor, "identity", identity)
+    with pytest.raises(FailedError):
+        lab.sweep().run()
+    (asked,) = post_mortem.asked
+    assert (asked.alive, asked.exit_code, asked.because) == (False, 1, "the connection was reset")
 
 
 @pytest.mark.parametrize(

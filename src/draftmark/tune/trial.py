@@ -30,6 +30,7 @@ from draftmark.tune.disturbance import changed_identity, counters_astray, foreig
 from draftmark.tune.startup import NotReadyError, Ready, Starter, log_lines
 
 _QUIET_LOOK_S = 0.4
+_LAST_LOOKS, _LAST_LOOK_S = 5, 0.05
 _NO_SECRETS = Redactor(values=())
 
 
@@ -323,7 +324,9 @@ class TrialRunner:
                 found = self.engine.decisive(log_lines(writer.log), writer.log.name)
                 lines = (found,) if found else ()
                 because = f"{changed} during {axis.key}"
-                raise _Over(TrialStatus.VOID, because, lines, self._failure(writer, because))
+                # One that runs now is another: what was measured is gone.
+                failure = dataclasses.replace(self._failure(writer, because), alive=False)
+                raise _Over(TrialStatus.VOID, because, lines, failure)
             after = client.counters()
             notes.counters[axis.key] = counted = counters_between(before, after)
             astray = counters_astray(before, after, run.records)
@@ -346,6 +349,11 @@ class TrialRunner:
         return Autopsy(post_mortem=self.post_mortem, redactor=self.redactor, act=self.act)
 
     def _failure(self, writer: TrialWriter, because: str) -> Failure:
+        """What is known of the server now. A process that crashes closes its connections before it is gone."""
+        for _ in range(_LAST_LOOKS):
+            if self.supervisor.identity() is None:
+                break
+            self.clock.sleep(_LAST_LOOK_S)
         alive = self.supervisor.identity() is not None
         return Failure(log=writer.log, exit_code=self.supervisor.exit_code(), alive=alive, because=because)
 
