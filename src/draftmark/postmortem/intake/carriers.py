@@ -171,7 +171,7 @@ MONTH_FIRST = Layer(
     _month_first,
 )
 KERNEL_SECONDS = Layer(
-    r"\[ {0,8}(\d{1,10}\.\d{3,9}) ?\](?:\[ {0,8}[TC]\d{1,10}\])? ?",
+    r"\[ {0,8}(\d{1,10}\.\d{1,9}) ?\](?:\[ {0,8}[TC]\d{1,10}\])? ?",
     _kernel_seconds,
 )
 KERNEL_DELTA = Layer(r"\[ {0,8}[+<] {0,8}\d{1,10}\.\d{3,9}>?\] ?", _kernel)

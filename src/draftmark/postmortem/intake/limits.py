@@ -43,8 +43,8 @@ class Limits:
     whole_lines: int = 40_000
     head_lines: int = 300
     tail_lines: int = 600
-    hits_per_hint: int = 500
-    last_hits: int = 200
+    hits_per_hint: int = 300
+    last_hits: int = 100
     block_lines: int = 400
     kept_lines: int = 60_000
     total_lines: int = 300_000
