@@ -44,6 +44,7 @@ $(VENV)/bin/python:
 $(VENV)/.installed: pyproject.toml | $(VENV)/bin/python
 	@echo "installing Draftmark into $(VENV) …"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@$(BIN)/python -m compileall -q src/draftmark
 	@touch $@
 
 $(VENV)/.installed-dev: pyproject.toml requirements-dev.txt $(VENV)/.installed | $(VENV)/bin/python

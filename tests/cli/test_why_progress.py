@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -16,7 +18,8 @@ def told(*, quiet_s: float, terminal: bool, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(why_progress, "QUIET_S", quiet_s)
     stream = io.StringIO()
     console = Console(file=stream, force_terminal=terminal, width=100, color_system=None)
-    with WhyProgress(console) as progress:
+    monkeypatch.setattr(sys, "stderr", SimpleNamespace(isatty=lambda: terminal))
+    with WhyProgress(lambda: console) as progress:
         progress.awaits("what this host knows of unit:llm")
         progress.read("service.log", 1_500_000_000, 3_000_000_000)
         deadline = time.monotonic() + 5

@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import io
 import sys
-from typing import IO, Any, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 
 import msgspec
-from rich.console import Console
 
 from draftmark.errors import BadInputError
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 def print_json(document: Any) -> None:
@@ -21,15 +23,16 @@ def print_json(document: Any) -> None:
     sys.stdout.buffer.flush()
 
 
-class _Console(Console):
-    def on_broken_pipe(self) -> None:
-        """Leave it to `main`: a reader that has seen enough is no failure."""
-        raise BrokenPipeError
-
-
 def result_console() -> Console:
     """For the result; colours and widths follow the terminal, NO_COLOR is respected by rich."""
-    return _Console(highlight=False)
+    from rich.console import Console
+
+    class ResultConsole(Console):
+        def on_broken_pipe(self) -> None:
+            """Leave it to `main`: a reader that has seen enough is no failure."""
+            raise BrokenPipeError
+
+    return ResultConsole(highlight=False)
 
 
 class _Patient(io.TextIOBase):
@@ -57,6 +60,8 @@ class _Patient(io.TextIOBase):
 
 def progress_console() -> Console:
     """For progress and notes. Whoever reads them may leave; the work goes on."""
+    from rich.console import Console
+
     if sys.stderr is None:
         return Console(quiet=True)
     return Console(file=cast("IO[str]", _Patient()), highlight=False)

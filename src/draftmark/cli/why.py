@@ -99,7 +99,7 @@ def _examine(
     hints = Hints(tables.literals)
     sources: list[Source] = []
     unread: list[Unread] = []
-    with WhyProgress(progress_console()) as progress:
+    with WhyProgress(progress_console) as progress:
         if question.service is not None:
             progress.awaits(f"what this host knows of {question.service}")
             found = compose_why.collect(question.service, hints=hints, runs=runs, since=since)

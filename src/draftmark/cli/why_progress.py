@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import threading
+from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -15,9 +17,13 @@ QUIET_S = 2.0
 
 
 class WhyProgress:
-    """A line with what is awaited, the bytes read and the time spent; only on a terminal, gone when it is done."""
+    """A line with what is awaited, the bytes read and the time spent; only on a terminal, gone when it is done.
 
-    def __init__(self, console: Console) -> None:
+    Args:
+        console: Makes the console when there is something to say: a quick answer needs none.
+    """
+
+    def __init__(self, console: Callable[[], Console]) -> None:
         self._console = console
         self._lock = threading.Lock()
         self._timer = threading.Timer(QUIET_S, self._begin)
@@ -27,7 +33,7 @@ class WhyProgress:
         self._now: tuple[str, int, int | None] = ("", 0, None)
 
     def __enter__(self) -> WhyProgress:
-        if self._console.is_terminal:
+        if sys.stderr is not None and sys.stderr.isatty():
             self._timer.start()
         return self
 
@@ -63,7 +69,7 @@ class WhyProgress:
             TextColumn("{task.fields[amount]}", markup=False),
             TimeElapsedColumn(),
         )
-        bar = Progress(*columns, console=self._console, transient=True)
+        bar = Progress(*columns, console=self._console(), transient=True)
         with self._lock:
             if self._timer.finished.is_set():  # it ended in the meantime
                 return
