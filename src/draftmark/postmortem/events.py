@@ -14,6 +14,7 @@ Roles of an event (a sign's `role`):
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -102,7 +103,25 @@ def read_events(
         hints = hinted.get(id(line), ())
         if hints or line.fields:
             found.extend(_line_events(line, order, tables, hints, records=records))
-    return found
+    return _without_floods(found)
+
+
+_FIRST, _LAST = 200, 100  # of one sign: more of the same proves no more
+
+
+def _without_floods(events: list[Event]) -> list[Event]:
+    """Of a sign that stands in thousands of lines, the first and the last."""
+    total = Counter(event.sign.id for event in events)
+    if not total or max(total.values()) <= _FIRST + _LAST:
+        return events
+    seen: Counter[str] = Counter()
+    kept = []
+    for event in events:
+        name = event.sign.id
+        seen[name] += 1
+        if seen[name] <= _FIRST or seen[name] > total[name] - _LAST:
+            kept.append(event)
+    return kept
 
 
 def traces_of(lines: Sequence[Line]) -> list[Trace]:

@@ -8,11 +8,12 @@ from itertools import accumulate
 from typing import Any
 
 _FEW = 400  # lines for which building the scanner costs more than it saves
+_SHORT = 100_000  # characters, likewise
 
 
 def hints_in(texts: Sequence[str], hints: Sequence[str]) -> list[list[str]]:
     """For each text the hints that it holds, in no order."""
-    if len(texts) > _FEW:
+    if len(texts) > _FEW or sum(map(len, texts)) > _SHORT:
         found = _scanned(texts, hints)
         if found is not None:
             return found

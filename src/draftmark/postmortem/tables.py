@@ -14,6 +14,7 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 
 ANY = "any"
+_WINDOW = 1500  # characters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,8 +60,16 @@ class Sign:
     message_ids: tuple[str, ...] = ()
 
     def search(self, text: str) -> re.Match[str] | None:
-        """Find it in a line's text. Compiled when first needed: most signs never are."""
-        return _compiled(self.says).search(text)
+        """Find it in a line's text. Compiled when first needed: most signs never are.
+
+        A long line is searched at its beginning and around the first place of each hint, so that no text makes an
+        expression slow.
+        """
+        pattern = _compiled(self.says)
+        if len(text) <= _WINDOW:
+            return pattern.search(text)
+        places = sorted({0, *(max(0, at - _WINDOW // 2) for hint in self.hints if (at := text.find(hint)) >= 0)})
+        return next((found for at in places if (found := pattern.search(text[at : at + _WINDOW]))), None)
 
 
 @cache

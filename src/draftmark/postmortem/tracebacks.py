@@ -23,6 +23,8 @@ _RECORD = re.compile(
 )
 _PATIENCE = 400  # lines of others that may stand inside a traceback
 _MESSAGE_LINES = 12
+_LINKS = 30  # of a chain: the root comes first
+_MOST = 100  # of thousands of tracebacks, the first and the last half of so many
 
 
 @dataclass(slots=True)
@@ -91,7 +93,8 @@ def read_traces(lines: Sequence[Line]) -> list[Trace]:
     reader = _Reader()
     for order, line in enumerate(lines):
         reader.take(order, line)
-    return [trace for trace in reader.traces if trace.raised]
+    found = [trace for trace in reader.traces if trace.raised]
+    return found if len(found) <= _MOST else [*found[: _MOST // 2], *found[-_MOST // 2 :]]
 
 
 class _Reader:
@@ -162,7 +165,8 @@ def _read_into(current: _Open, line: Line) -> bool:
     if found is None or (not current.frames and not current.trace.raised and not found["message"]):
         return False
     raised = Raised(found["type"], found["message"] or "", line, frames=current.frames, code=current.code)
-    current.trace.raised.append(raised)
+    if len(current.trace.raised) < _LINKS:
+        current.trace.raised.append(raised)
     current.code = None
     current.frames, current.closed, current.message, current.seen = [], True, True, 0
     return True

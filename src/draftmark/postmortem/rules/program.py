@@ -108,7 +108,7 @@ def _claim(scene: Scene, fault: Fault, ending: Ending) -> Claim:
     proof = []
     if fault.cause == "segfault-or-abort" and {ending.signal, ending.child_signal} & _CRASHES.keys():
         certain, proof = True, [*ending.lines[:1], *ending.child_lines[:1]]
-    lines = [fault.line, *proof, *fault.support, *_same(scene, fault)]
+    lines = [fault.line, *proof, *fault.support, *_same(scene, fault, ending)]
     title = cause.title if cause else fault.cause
     said = f"{title[0].upper()}{title[1:]}: {text[:200]}"
     died = None if fault.cause == "fd-limit" and not ending.known else True
@@ -125,9 +125,10 @@ def _claim(scene: Scene, fault: Fault, ending: Ending) -> Claim:
     )
 
 
-def _same(scene: Scene, fault: Fault) -> list[Line]:
+def _same(scene: Scene, fault: Fault, ending: Ending) -> list[Line]:
     """Other lines that say the same, in the order of the logs, and the driver's."""
-    same = [other.line for other in scene.faults if other.cause == fault.cause and other is not fault]
+    others = [other for other in scene.faults if other is not fault and _fits(other, ending)]
+    same = [other.line for other in others if other.cause == fault.cause]
     if fault.cause in ("illegal-memory-access", "illegal-instruction-cuda", "device-side-assert"):
         same += [event.line for event in scene.events("xid")]
     return same
@@ -204,8 +205,8 @@ def _crash(scene: Scene, ending: Ending) -> Iterator[Claim]:
     """A crash by the records alone."""
     for signal, lines in ((ending.signal, ending.lines), (ending.child_signal, ending.child_lines)):
         if signal in _CRASHES and lines:
-            if signal == 6 and (scene.signs("systemd.watchdog") or scene.signs("systemd.stop-timeout")):
-                return
+            if signal == 6 and (ending.result in ("watchdog", "timeout") or scene.signs("systemd.watchdog")):
+                return  # systemd's own signal
             cause, did = _CRASHES[signal]
             dumps = [e.line for e in scene.signs("coredump")]
             yield Claim(
