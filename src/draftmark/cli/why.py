@@ -108,7 +108,7 @@ def _examine(
             unit = unit or found.unit
         if question.paths:
             progress.awaits("the files")
-            intake = read_paths(question.paths, hints=hints, stdin=stdin)
+            intake = read_paths(question.paths, hints=hints, stdin=stdin, progress=progress.read)
             sources += intake.sources
             unread += intake.unread
         progress.awaits("the verdict")

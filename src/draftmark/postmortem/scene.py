@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -138,13 +139,22 @@ def build_scene(
         streams=streams,
         records=records,
         record_events=record_events,
-        unread=list(unread),
+        unread=[*unread, *_half_read(sources)],
         examined=tuple(source.name for source in sources if source.kind is not Kind.UNUSABLE),
     )
     for stream in scene.streams:
         stream.client = _is_client(stream, scene)
     _identify(scene)
     return scene
+
+
+def _half_read(sources: Sequence[Source]) -> list[Unread]:
+    """Sources that were of no use, or not read in full, and why."""
+    return [
+        Unread(source.name, "; ".join(source.notes), f"less {shlex.quote(source.name)}")
+        for source in sources
+        if source.notes
+    ]
 
 
 def _groups(sources: Sequence[Source]) -> dict[str, list[Line]]:

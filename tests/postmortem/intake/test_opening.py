@@ -15,6 +15,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from backports import zstd
 
 from draftmark.errors import BadInputError
 from draftmark.postmortem.intake import Hints, Limits, read_paths
@@ -66,15 +67,24 @@ def test_several_gzip_streams_in_a_row(tmp_path: Path) -> None:
 def test_zstandard_or_the_command_that_reads_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.log").write_bytes(LOG)
     (tmp_path / "b.zst").write_bytes(b"\x28\xb5\x2f\xfd" + b"\0" * 20)
-    monkeypatch.setitem(sys.modules, "zstandard", None)
+    for library in ("compression.zstd", "backports.zstd"):
+        monkeypatch.setitem(sys.modules, library, None)
     (unread,) = read_paths([str(tmp_path)], hints=NONE).unread
     assert unread.command == f"zstd -dc {tmp_path / 'b.zst'}"
 
 
-def test_zstandard_where_a_library_reads_it(tmp_path: Path) -> None:
-    zstandard = pytest.importorskip("zstandard", reason="zstandard is not installed")
-    (tmp_path / "b.zst").write_bytes(zstandard.compress(LOG) + zstandard.compress(b"three\n"))
+def test_zstandard_frames_in_a_row(tmp_path: Path) -> None:
+    (tmp_path / "b.zst").write_bytes(zstd.compress(LOG) + zstd.compress(b"three\n"))
     assert texts(tmp_path / "b.zst") == ["one", "two", "three"]
+
+
+def test_a_zstandard_file_that_was_cut_off_gives_what_there_is(tmp_path: Path) -> None:
+    lines = b"".join(b"[2026-03-02 10:00:00 TP0] line %d %x\n" % (n, hash(str(n))) for n in range(50_000))
+    whole = zstd.compress(lines)
+    (tmp_path / "b.zst").write_bytes(whole[: len(whole) // 2])
+    (source,) = read_paths([str(tmp_path / "b.zst")], hints=NONE).sources
+    assert source.lines[0].text.startswith("line 0 ")
+    assert "cut off" in source.notes[0]
 
 
 def test_a_gzip_that_was_cut_off_gives_what_there_is(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, BinaryIO
 
@@ -16,13 +16,14 @@ from draftmark.postmortem.intake.folders import find, no_permission
 from draftmark.postmortem.intake.limits import Hints, Intake, Limits
 from draftmark.postmortem.intake.order import ordered
 from draftmark.postmortem.intake.sources import Raw, raw_source, read_sources
-from draftmark.postmortem.intake.streams import Allowance, MissingCodecError, Peeked, Readable, Unpacked
+from draftmark.postmortem.intake.streams import Allowance, Counted, MissingCodecError, Peeked, Readable, Unpacked
 from draftmark.postmortem.model import Kind, Source, Unread
 
 if TYPE_CHECKING:
     from draftmark.postmortem.intake.archives import Member
 
 _DEFAULT = Limits()
+Progress = Callable[[str, int, int | None], None]
 _STDIN = "stdin"
 _HAND_OVER = "hand over the server's log as text: journalctl -u UNIT -o json, docker logs NAME, kubectl logs POD"
 
@@ -34,15 +35,27 @@ def read_bytes(name: str, data: bytes | Iterable[bytes], *, hints: Hints, limits
 
 
 def read_paths(
-    paths: Sequence[str], *, hints: Hints, limits: Limits = _DEFAULT, stdin: BinaryIO | None = None
+    paths: Sequence[str],
+    *,
+    hints: Hints,
+    limits: Limits = _DEFAULT,
+    stdin: BinaryIO | None = None,
+    progress: Progress | None = None,
 ) -> Intake:
     """Files, folders, archives; `-` is `stdin` (this process's, unless another is given).
+
+    Args:
+        paths: As they were named.
+        hints: What makes a line of a large source worth keeping.
+        limits: What is not exceeded, whatever the input.
+        stdin: Instead of this process's.
+        progress: Told a file's name, the bytes read so far and its size, after each block.
 
     Raises:
         BadInputError: A path does not exist, or nothing of what was named can be used.
     """
     found = find(paths, limits.members)
-    opening = _Opening(hints, limits)
+    opening = _Opening(hints, limits, progress)
     opening.unread += found.unread
     for path in found.files:
         opening.open(path, stdin)
@@ -81,11 +94,12 @@ def _shown(name: str) -> str:
 class _Opening:
     """Opens one after the other, and remembers what came of it."""
 
-    def __init__(self, hints: Hints, limits: Limits) -> None:
+    def __init__(self, hints: Hints, limits: Limits, progress: Progress | None) -> None:
         self.raws: dict[str, Raw] = {}
         self.unread: list[Unread] = []
         self._hints = hints
         self._limits = limits
+        self._progress = progress
         self._allowance = Allowance(limits)
         self._lines = 0
         self._members = 0
@@ -97,11 +111,17 @@ class _Opening:
                 self._content(_STDIN, Peeked(stdin or sys.stdin.buffer))
                 return
             with Path(path).open("rb", buffering=0) as file:
-                self._content(path, Peeked(file), file)
+                self._content(path, Peeked(self._counted(path, file)), file)
         except PermissionError:
             self.unread.append(no_permission(path))
         except OSError as error:
             self.unread.append(Unread(path, error.strerror or str(error), f"cat {shlex.quote(path)}"))
+
+    def _counted(self, path: str, file: IO[bytes]) -> Readable:
+        if self._progress is None:
+            return file
+        name, size, progress = _shown(path), os.fstat(file.fileno()).st_size, self._progress
+        return Counted(file, lambda done: progress(name, done, size or None))
 
     def _content(self, name: str, stream: Peeked, file: IO[bytes] | None = None, *, inside: bool = False) -> None:
         """A stream that may be compressed, an archive, or both; `file` is the same, where it can seek.

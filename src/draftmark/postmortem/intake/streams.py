@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
@@ -49,6 +51,22 @@ class Peeked:
         return taken
 
 
+class Counted:
+    """A stream that tells how many bytes were taken from it."""
+
+    def __init__(self, stream: Readable, told: Callable[[int], None]) -> None:
+        self._stream = stream
+        self._told = told
+        self._taken = 0
+
+    def read(self, size: int = -1, /) -> bytes:
+        """As a file's."""
+        data = self._stream.read(size)
+        self._taken += len(data)
+        self._told(self._taken)
+        return data
+
+
 def is_tar(head: bytes) -> bool:
     """By the magic of POSIX and GNU archives."""
     return head[257:262] == b"ustar"
@@ -82,11 +100,10 @@ def packing(head: bytes) -> Unpack | None:
 
 def _zstandard() -> Unpack:
     try:
-        import zstandard
+        zstd = importlib.import_module("compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd")
     except ImportError:
         raise MissingCodecError("zstd -dc") from None
-    opened: Any = zstandard.ZstdDecompressor()
-    return lambda stream: opened.stream_reader(stream, read_across_frames=True)
+    return lambda stream: zstd.ZstdFile(stream)
 
 
 class Allowance:
