@@ -158,7 +158,6 @@ def test_which_lines_are_ours(row: Line, ours: bool) -> None:
         ({"comm": "serve"}, True),
         ({"comm": "nginx"}, False),
         ({"comm": "postgres"}, False),
-        ({"comm": "chrome"}, None),
         ({"comm": "python3", "cgroup": "/system.slice/reportd.service"}, False),
         ({}, None),
     ],
