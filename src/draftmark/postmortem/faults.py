@@ -33,10 +33,14 @@ _POOL = (
 _CAPTURE = ("cuda_graph", "capture_model", "capture_one", "cudagraph", "CudaGraph", ":capture", "graph_runner")
 _ACTIVATION = ("profile_run", "_dummy_run", "_dummy_sampler", "determine_available_memory", "warmup", "warm_up")
 _CLIENT = (
-    "aiohttp/client", "aiohttp/http_writer", "aiohttp/connector", "httpx/", "httpcore/", "openai/",
-    "requests/", "urllib3/", "locust/", "genai_perf", "guidellm",
+    "aiohttp/client", "aiohttp/http_writer", "aiohttp/connector", "-packages/httpx/", "-packages/httpcore/",
+    "-packages/openai/", "-packages/requests/", "-packages/urllib3/", "-packages/locust/", "genai_perf",
+    "guidellm",
 )  # fmt: skip
 _WORDLESS = frozenset(("TimeoutError", "Empty", "CancelledError"))
+_MISSING_INTERFACE = re.compile(
+    r"'\w+(?:ForCausalLM|ForConditionalGeneration|LMHeadModel|Model)' object has no attribute"
+)
 _WEIGHT_NAME = re.compile(
     r"^'[\w.\-]*(?:weight|bias|proj|embed|norm|scale|layers?\.\d|lm_head|expert|qkv)[\w.\-]*'"
 )
@@ -133,6 +137,7 @@ _STEPS = {
     "pool": "pool",
     "capture-begin": "capture",
     "capture-end": "after",
+    "warm-up": "after",
     "ready": "after",
     "traffic": "after",
 }
@@ -252,7 +257,8 @@ def _of_trace(trace: Trace, tables: Tables, stage: Stage, first: int, events: Se
     if cause == "cuda-oom":
         text = " ".join(link.text for link in links)
         cause, certain = _oom_stage(stage.step(order, trace.begin.actor), links, text)
-    support = [link.line for link in links if link is not raised] + raised.more[:3]
+    said = [line for line in raised.more if _TELLS.search(line.text)]
+    support = [link.line for link in links if link is not raised] + (said[:2] or raised.more[:2])
     if raised.code is not None and not raised.message:
         support.insert(0, raised.code)
     heads = [e.line for e in events if e.role in ("fatal", "headline") and order - _HEAD_LINES <= e.order <= order]
@@ -279,6 +285,7 @@ def _before_ranks_met(cause: str, sign: Sign, phase: Phase | None) -> str:
     return "nccl-init-error" if sign.id == "nccl.remote" and phase is Phase.STARTUP else cause
 
 
+_TELLS = re.compile(r"(?i)error|not found|failed|cannot|unable|fatal|gated")
 _HEAD_LINES = 5  # a logger may print dumps between the headline and the traceback
 
 
@@ -352,6 +359,8 @@ def _unnamed(links: Sequence[Raised], header: str, phase: Phase | None, stage: S
         return "config-invalid"  # accepted at the start, impossible at the first request: backend against drafter
     if root.name == "KeyError" and (_WEIGHT_NAME.match(root.message) or frames_in(links, "load_weights")):
         return "model-load-error"
+    if root.name == "AttributeError" and _MISSING_INTERFACE.search(root.message):
+        return "unsupported-model-feature"
     if root.name in ("AssertionError", "ValueError") and frames_in(links, "weight_loader", "load_weights"):
         return "model-load-error"
     if root.name in _CONFIG_TYPES and "hit an exception" not in header and frames_in(links, *_ARGUMENTS):

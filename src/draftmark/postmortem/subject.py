@@ -28,6 +28,7 @@ _SERVER_COMM = re.compile(
     r"trtllm\S*|lmdeploy\S*|aphrodite\S*|pt_main_thread|EngineCore\S*|APIServer\S*|koboldcpp\S*|mpirun|uvicorn|"
     r"gunicorn\S*|torchrun|server|api_server\S*)"
 )
+_CONTAINER = re.compile(r"(?:^|[-/])[0-9a-f]{12,64}\b")
 _KILLING = re.compile(r"Killing process (\d+) \(([^)]*)\)")
 _COMPOSE_EXIT = re.compile(r"^(\S+) exited with code \d+$")
 _JOB = re.compile(r"^(?:Starting|Started|Stopping|Stopped|Finished|Failed to start|Dependency failed for) ")
@@ -93,16 +94,15 @@ class Subject:
                 return True
             if any(container and container[:12] in cgroup for container in self.containers):
                 return True
+            if _CONTAINER.search(cgroup) and any(_CONTAINER.search(name) for name in self.containers):
+                return False  # another container's
             other = re.search(r"/([^/]+\.service)(?:/|$)", cgroup)
             if other and self.unit and not other[1].startswith("user@"):
                 return False
         if pid is not None and pid in self.pids:
             return True
         if comm:
-            if comm in self.comms or _SERVER_COMM.match(comm) or _LIKELY.search(comm):
-                return True
-            if _FOREIGN.match(comm) or not self.comms:
-                return False if _FOREIGN.match(comm) else None
+            return comm in self.comms or bool(_SERVER_COMM.match(comm)) or bool(_LIKELY.search(comm))
         return None
 
 

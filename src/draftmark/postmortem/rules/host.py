@@ -16,19 +16,35 @@ _ON_THE_LIMIT = 0.98  # of the limit: the next page would have been over it
 
 def claims(scene: Scene, ending: Ending) -> Iterator[Claim]:
     """Everything that a killer of the host, or a limit, says for itself."""
-    yield from _kernel_oom(scene)
+    yield from _kernel_oom(scene, ending)
     yield from _container(scene, ending)
     yield from _jobs(scene)
     yield from _daemons(scene)
     yield from _unit_result(scene, ending)
 
 
-def _kernel_oom(scene: Scene) -> Iterator[Claim]:
+def _alike(scene: Scene, kills: list[Event]) -> list[Event]:
+    """The only kill of the log, of a program like ours, in a container of another id than the one handed over.
+
+    A container that was created anew has another id, so this is not proof against it; nor is it proof.
+    """
+    comms = [k for k in kills if scene.subject.killed(comm=k.values.get("comm", ""))]
+    one = len({kill.values.get("pid") for kill in kills}) == 1
+    return [k for k in comms if _of_this_death(scene, k)] if one and scene.subject.containers else []
+
+
+def _kernel_oom(scene: Scene, ending: Ending) -> Iterator[Claim]:
     kills = scene.events("oom-kill")
-    ours = [kill for kill in kills if _is_ours(scene, kill, kills)]
+    ours = [kill for kill in kills if _is_ours(scene, kill, kills) and _of_this_death(scene, kill)]
     scene.foreign_oom = [kill for kill in kills if kill not in ours]
-    if not ours:
+    killed = 9 in (ending.signal, ending.child_signal) or any(c.oom_killed for c in scene.records.containers)
+    alike = _alike(scene, kills) if killed and not ours else []
+    if alike:
+        scene.foreign_oom = []
+    if not ours and not alike:
         return
+    confidence = certain_if(bool(ours))
+    ours = ours or alike
     limited = [k for k in ours if _of_a_limit(k)]
     details = [
         e.line
@@ -45,14 +61,14 @@ def _kernel_oom(scene: Scene) -> Iterator[Claim]:
         size = f" ({int(limit) / 2**20:.1f} GiB)" if limit else ""
         yield Claim(
             cause="cgroup-oom",
-            confidence=Confidence.CERTAIN,
+            confidence=confidence,
             summary=f"The memory limit{where}{size} was hit and the kernel killed {victim} in it.",
             lines=unique([k.line for k in limited] + records + details),
         )
     else:
         yield Claim(
             cause="host-ram-oom-kernel",
-            confidence=Confidence.CERTAIN,
+            confidence=confidence,
             summary=f"The whole host ran out of memory and the kernel's OOM killer chose {victim}.",
             lines=unique([k.line for k in ours] + records),
         )
@@ -94,6 +110,25 @@ def _is_ours(scene: Scene, kill: Event, kills: list[Event]) -> bool:
         cgroups = [o.values.get("task_memcg", "") for o in kills if o.values.get("pid") == pid]
         return any(scene.subject.killed(cgroup=cgroup) for cgroup in cgroups if cgroup)
     return True in answers or (False not in answers and len({k.values.get("pid") for k in kills}) == 1)
+
+
+def _of_this_death(scene: Scene, kill: Event) -> bool:
+    """Whether a kill is no older than the last things that the server did.
+
+    Where clocks may differ by a time zone, nothing is dropped.
+    """
+    last = [s.last.time for s in scene.servers if s.last is not None and s.last.clock == "wall" and s.last.time]
+    served = [time for s, time in zip(scene.servers, last, strict=False) if s.engine]
+    if kill.line.time is None or kill.line.clock != "wall" or not served:
+        return True
+    earlier = max(served) - kill.line.time
+    zone = (
+        abs(earlier - round(earlier / _HALF_HOUR_S) * _HALF_HOUR_S) < _ZONE_SLACK_S and earlier > _HALF_HOUR_S / 2
+    )
+    return earlier < _LONG_BEFORE_S or (zone and earlier < _DAY_S)
+
+
+_LONG_BEFORE_S, _HALF_HOUR_S, _ZONE_SLACK_S, _DAY_S = 600.0, 1800.0, 60.0, 86400.0
 
 
 def _client_pids(scene: Scene) -> set[str]:
@@ -183,7 +218,7 @@ def _gib(size: int | None) -> str:
 
 def _container(scene: Scene, ending: Ending) -> Iterator[Claim]:
     for container in scene.records.containers:
-        if container.oom_killed:
+        if container.oom_killed and not (container.running and scene.events("oom-kill")):
             limit = f" of {_gib(container.memory_limit)}" if container.memory_limit else ""
             yield Claim(
                 cause="container-oomkilled",

@@ -46,7 +46,7 @@ def _last_log_lines(scene: Scene) -> list[Line]:
 
 def _clean_stop(scene: Scene, ending: Ending) -> Iterator[Claim]:
     """It was asked to stop, and did: SGLang's own SIGKILL at the end included."""
-    if scene.events("user-manager"):
+    if scene.events("user-manager") or _signalled_outside(scene, ending):
         return
     remaining = _remaining(scene)
     teardown = scene.signs("sglang.killtree")
@@ -83,6 +83,13 @@ def _clean_stop(scene: Scene, ending: Ending) -> Iterator[Claim]:
             lines=unique([*(a.line for a in ending.asked[:1]), *(t.line for t in tidy[-2:])]),
             phase=Phase.SHUTDOWN,
         )
+
+
+def _signalled_outside(scene: Scene, ending: Ending) -> bool:
+    """Whether the unit's journal shows an end that systemd was not asked for."""
+    ended = scene.signs("systemd.main-exited", "systemd.success")
+    asked = ending.asked or scene.events("clean-exit", "term")
+    return bool(ended) and bool(asked) and not ending.stops and not scene.events("restart")
 
 
 def _own_stop(scene: Scene) -> bool:
