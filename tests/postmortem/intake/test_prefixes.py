@@ -142,6 +142,24 @@ CASES: list[tuple[str, str, float | None, dict[str, Any]]] = [
     ),
     ("(Worker_TP1 pid=9)     return f()", "    return f()", None, {"actor": "Worker_TP1 pid=9"}),
     ("(VllmWorkerProcess pid=9) ERROR 03-02 10:00:00 a.py:226] x", "x", 0, {"actor": "VllmWorkerProcess pid=9"}),
+    (
+        "(MapWorker(MapBatches(vLLMEngineStageUDF)) pid=123, ip=10.0.0.2)   File",
+        "  File",
+        None,
+        {"actor": "MapWorker(MapBatches(vLLMEngineStageUDF)) pid=123 ip=10.0.0.2", "pid": 123, "host": "10.0.0.2"},
+    ),
+    (
+        "2026-03-02 10:00:00.250 (MapBatches(f)->MapBatches(g) pid=7) "
+        "(EngineCore_DP0 pid=9) ERROR 03-02 09:59:59 [c.py:1]   File",
+        "  File",
+        0.25,
+        {"actor": "MapBatches(f)->MapBatches(g) pid=7 EngineCore_DP0 pid=9", "pid": 7, "level": "E"},
+    ),
+    ("(ServeReplica:app:Deployment pid=1) x", "x", None, {"actor": "ServeReplica:app:Deployment pid=1"}),
+    ("(Actor(rank=1, tp=0) pid=1, ip=fd00::2, job_id=01) x", "x", None, {"host": "fd00::2", "pid": 1}),
+    ("\x1b[36m(RayWorkerWrapper pid=5)\x1b[0m x", "x", None, {"actor": "RayWorkerWrapper pid=5"}),
+    ("[36m(RayWorkerWrapper pid=5)[0m x", "x", None, {"actor": "RayWorkerWrapper pid=5"}),
+    ("(W pid=5) x [repeated 3x across cluster]", "x [repeated 3x across cluster]", None, {"actor": "W pid=5"}),
     ("(raylet) Spilled", "Spilled", None, {"actor": "raylet"}),
     ("(pid=123) x", "x", None, {"actor": "pid=123"}),
     ("(APIServer pid=1)", "", None, {"actor": "APIServer pid=1"}),
@@ -171,7 +189,9 @@ CASES: list[tuple[str, str, float | None, dict[str, Any]]] = [
     ("[03/02/2026-10:00:00] [TRT-LLM] [RANK 3] [W] x", "x", 0, {"level": "W", "actor": "rank3"}),
     ("2026-03-02 10:00:00,250 - name.sub - ERROR - x", "x", 0.25, {"level": "E"}),
     ("2026-03-02 10:00:00,250\tERROR worker.py:12 -- x", "worker.py:12 -- x", 0.25, {"level": "E"}),
-    ("2026-03-02 10:00:00.250 | WARNING  | m:f:1 - x", "m:f:1 - x", 0.25, {"level": "W"}),
+    ("2026-03-02 10:00:00.250 | WARNING  | m:f:1 - x", "x", 0.25, {"level": "W"}),
+    ("2026-03-02 10:00:00.250 | SUCCESS  | __main__:<module>:12 - x - y", "x - y", 0.25, {"level": "I"}),
+    ("2026-03-02 10:00:00.250 | a.b:<lambda>:1 - x", "x", 0.25, {"level": ""}),
     ("2026/03/02 10:00:00 x", "x", 0, {}),
     (
         "node1:1234:5678 [0] NCCL WARN Cuda failure 2",
@@ -187,7 +207,46 @@ CASES: list[tuple[str, str, float | None, dict[str, Any]]] = [
         {"level": "E"},
     ),
     ('[GIN] 2026/03/02 - 10:00:00 | 500 | POST "/api"', '[GIN] 2026/03/02 - 10:00:00 | 500 | POST "/api"', 0, {}),
+    # log viewers and their exports
+    ("2026-03-02 10:00:00.250 | [2026-03-02 09:59:59 TP1] x", "x", 0.25, {"actor": "TP1"}),
+    ("2026-03-02 10:00:00.250 |   File", "  File", 0.25, {}),
+    ("| 2026-03-02 10:00:00.250 |   File", "  File", 0.25, {}),
+    ("2026-03-02 10:00:00.250 | x |", "x |", 0.25, {}),  # one line is no table
+    ("Mar 2, 2026 @ 10:00:00.250    [2026-03-02 09:59:59 TP1] x", "x", 0.25, {"actor": "TP1"}),
+    ("Mar 2, 2026 @ 10:00:00.250      File", "  File", 0.25, {"stamp": "Mar 2, 2026 @ 10:00:00.250"}),
+    ("Mar 2, 2026 @ 10:00:00.250   File", "  File", 0.25, {}),
+    ("Mar 2, 2026 @ 10:00:00.250\t    return f()", "    return f()", 0.25, {}),
+    ("Mar 2, 2026 @ 10:00:00.250", "", 0.25, {}),
+    ("March 2nd 2026, 10:00:00.250\tx", "x", 0.25, {}),
+    ('"Mar 2, 2026 @ 10:00:00.250","say ""x"""', 'say "x"', 0.25, {}),
+    (
+        '"2026-03-02T10:00:00.250Z","[2026-03-02 09:59:59 TP1]   File ""a.py"", line 1"',
+        '  File "a.py", line 1',
+        0.25,
+        {"actor": "TP1"},
+    ),
+    ("2026-03-02T10:00:00.250Z,x, y", "x, y", 0.25, {}),
+    ('1772445600250,"x"', "x", 0.25, {}),
+    ("2026-03-02 10:00:00.250\t x", "x", 0.25, {}),
+    ("2026-03-02 10:00:00.250\t   File", "  File", 0.25, {}),
+    ("2026-03-02 10:00:00.250\t  File", "  File", 0.25, {}),
+    ("2026-03-02T10:00:00.250Z x", "x", 0.25, {}),
+    (
+        "2026-03-02T10:00:00.250000+00:00 llm/server/0123456789abcdef0123456789abcdef   File",
+        "  File",
+        0.25,
+        {"ident": "llm/server/0123456789abcdef0123456789abcdef"},
+    ),
+    ("2026-03-02 10:00:00.250 PST x", "x", 0.25, {}),
+    ("Mon 2026-03-02 10:00:00 CET h systemd[1]: x", "x", 0, {"ident": "systemd", "host": "h"}),
     # what is no prefix
+    ("(see the log (above) pid=1", "(see the log (above) pid=1", None, {"actor": ""}),
+    ("(a) then (b pid=1) x", "(a) then (b pid=1) x", None, {"actor": ""}),
+    ("took [10m] or [0m 5s]", "took [10m] or [0m 5s]", None, {}),
+    ("March 32, 2026 @ 10:00:00 x", "March 32, 2026 @ 10:00:00 x", None, {}),
+    ('"x","y"', '"x","y"', None, {}),
+    ("1772445600250, 5", "1772445600250, 5", None, {}),
+    ("| a | b |", "| a | b |", None, {}),
     ("ValueError: foo: bar", "ValueError: foo: bar", None, {"level": ""}),
     ('  File "x.py", line 3, in y', '  File "x.py", line 3, in y', None, {}),
     ("Type | Size", "Type | Size", None, {"ident": ""}),
@@ -380,6 +439,40 @@ def test_prefixes_that_look_like_text_count_where_most_lines_have_them(make: str
     assert [line.text for line in lines] == [f"line {n % 4}" for n in range(40)]
     assert [line.ident for line in lines] == [ident] * 40
     assert [line.actor for line in lines] == [actor.format(n=n % 4) for n in range(40)]
+
+
+def test_bars_that_close_the_lines_of_a_table_go() -> None:
+    shown = "2026-06-12 12:13:18.{n:03} | {text} |"
+    texts = ["[2026-06-12 03:02:00 TP1] Traceback (most recent call last):", "  File", "    return a |", "x  ", ""]
+    lines = read("\n".join(shown.format(n=n, text=text) for n, text in enumerate(texts)))
+    expected = ["Traceback (most recent call last):", "  File", "    return a |", "x", ""]
+    assert [line.text for line in lines] == expected
+    assert lines[0].raw.endswith(" |")
+    open_ended = "\n".join(f"2026-06-12 12:13:18.000 | step {n} |{' x' * (n % 3)}" for n in range(9))
+    assert [line.text for line in read(open_ended)][::3] == ["step 0 |", "step 3 |", "step 6 |"]
+
+
+@pytest.mark.parametrize("label", ["{n}: ", "{n:2}: ", "{n:02}: "])
+def test_labels_of_srun_count_though_slurm_speaks_between_them(label: str) -> None:
+    task = label.format(n=3)
+    lines = read(
+        "srun: job 8812 queued and waiting for resources\nsrun: job 8812 has been allocated resources\n"
+        f"{task}[2026-03-02 06:40:53 TP5] one\n{task}  File\n+ echo done\n"
+        "slurmstepd: error: *** STEP 8812.0 ON gpu12 CANCELLED AT 2026-03-02T06:49:11 ***\n"
+        "slurmstepd-gpu12: error: x\nsrun: error: gpu12: task 3: Killed\n"
+    )
+    assert [(line.text, line.actor) for line in lines[2:5]] == [
+        ("one", "task3 TP5"),
+        ("  File", "task3"),
+        ("+ echo done", ""),
+    ]
+    assert lines[5].text.startswith("slurmstepd: error: ***")
+    assert [line.actor for line in lines[5:]] == ["", "", ""]
+
+
+def test_numbers_before_a_colon_are_text_without_slurm() -> None:
+    lines = read("1: one\n2: two\na\nb\nc\nd\n")
+    assert [line.text for line in lines[:2]] == ["1: one", "2: two"]
 
 
 def test_carriage_returns_and_records_behind_progress_bars() -> None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 
+from draftmark.postmortem.intake import viewers
 from draftmark.postmortem.intake.clock import day_start as day_start_of
 from draftmark.postmortem.intake.clock import epoch, fraction, month_number, seconds_of_day, zone_offset
 from draftmark.postmortem.intake.head import LEVELS, Head
 from draftmark.postmortem.intake.layer import Layer
 
 _HMS = r"(\d\d:\d\d:\d\d)"
-_DATE = r"(\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d)([.,]\d{1,9})?(?: ?(Z|UTC|[+-]\d\d:?\d\d)(?![^\s:\]|]))?"
+# Zones that have only a name are taken as UTC: several share one.
+_ZONE = r"Z|UTC|GMT|BST|WES?T|CES?T|EES?T|MSK|IST|SGT|HKT|[JKH]ST|(?:AE|NZ|AK|[ECMP])[DS]T|[+-]\d\d:?\d\d"
+_DATE = r"(\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d)([.,]\d{1,9})?(?: ?(" + _ZONE + r")(?![^\s:\]|,\"]))?"
 _UNIT = re.compile(
     r"(?:(?:Start(?:ing|ed)|Stopp(?:ing|ed)|Reload(?:ing|ed)|Finished|Failed to start|Triggering) )?"
     r"([\w@.:\\-]{1,250}\.(?:service|scope|slice|socket|mount|target|timer))(?=[: .]|$)"
@@ -59,6 +62,16 @@ def _iso(match: re.Match[str], head: Head) -> int:
     if (tail := _CRI.match(line, at)) and match[1][10] == "T":
         head.stream, head.partial = tail[1], tail[2] == "P"
         return tail.end()
+    if line[at] in '",' and (after := viewers.cell(line, at, head)) >= 0:
+        return after
+    if "|" in line[at : at + 4] and (after := viewers.bars(line, at, head)) >= 0:
+        return after
+    return _after_date(match, head)
+
+
+def _after_date(match: re.Match[str], head: Head) -> int:
+    """Where the text starts behind a date of a logger, of syslog, or of neither."""
+    line, at, digits, zone = match.string, match.end(), match[2], match[3]
     if tail := _LOGGER_TAIL.match(line, at):
         head.level = LEVELS.get(tail[2], head.level)
         return tail.end()
@@ -66,10 +79,14 @@ def _iso(match: re.Match[str], head: Head) -> int:
         head.level = LEVELS[tail[1]]
         return tail.end()
     numeric = zone is not None and zone[0] in "+-" and (digits is None or len(digits) <= 7)
+    if numeric and (after := viewers.stream(line, at, head)) >= 0:
+        return after
     after = syslog_tail(line, at, head, sure=numeric) if match[1][10] == "T" or zone else -1
     if after >= 0:
         return after
-    return at + 1 if line[at] in " \t" else at
+    if line[at] == "\t":
+        return viewers.tabbed(line, at)
+    return at + 1 if line[at] == " " else at
 
 
 def _month_first(match: re.Match[str], head: Head) -> int:
@@ -155,7 +172,7 @@ def _pod(match: re.Match[str], head: Head) -> int:
 
 
 def _task(match: re.Match[str], head: Head) -> int:
-    head.act(f"task{match[1]}")
+    head.act(f"task{int(match[1])}")
     return match.end()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from draftmark.postmortem.intake.carriers import name_unit
 from draftmark.postmortem.intake.clean import clean, parts, printable
@@ -13,6 +14,7 @@ from draftmark.postmortem.intake.head import Head
 from draftmark.postmortem.intake.limits import Hints, Limits
 from draftmark.postmortem.intake.peel import AMBIGUOUS, Layers, looks_like, peel
 from draftmark.postmortem.intake.structured import entry_texts, is_logfmt, logfmt, record
+from draftmark.postmortem.intake.viewers import unquoted
 from draftmark.postmortem.model import Line
 
 NumberedLines = Sequence[tuple[int, str]]
@@ -22,7 +24,22 @@ _RECORDS_DEEP = 3
 _JOINED_CHARS = 1 << 18
 _SAMPLE = 100
 _DATES = 5000  # are enough to tell a year by
+_MOST = 0.6
+_LABELLED = 0.3  # are enough where Slurm says that the step is its own
+_SLURM = re.compile(r"(?:slurmstepd|slurmd|srun|sbatch|salloc)(?:-[\w.-]{1,64})?: ")
 _RANK_AT_END = re.compile(r" rank=(\d{1,5})\s{0,4}\Z")
+
+
+class Habits(NamedTuple):
+    """What only counts as a prefix or an end because most lines of a source have it.
+
+    Attributes:
+        carriers: Ambiguous ones.
+        closed: Lines that a bar stands before also end with one.
+    """
+
+    carriers: Layers = ()
+    closed: bool = False
 
 
 class LineReader:
@@ -31,16 +48,16 @@ class LineReader:
     Args:
         name: Of the source.
         calendar: Guesses years.
-        ambiguous: Carriers that this source was found to have (`carriers_of`).
+        habits: What most lines of this source have (`habits_of`).
         hints: What must stay visible in a line that is too long to be shown whole.
         limits: Widths.
     """
 
-    def __init__(self, name: str, calendar: Calendar, ambiguous: Layers, hints: Hints, limits: Limits) -> None:
+    def __init__(self, name: str, calendar: Calendar, habits: Habits, hints: Hints, limits: Limits) -> None:
         self.name = name
         self.dates: list[float] = []
         self._calendar = calendar
-        self._ambiguous = ambiguous
+        self._habits = habits
         self._hints = hints.literals
         self._limits = limits
         self._width = limits.line_chars
@@ -70,14 +87,22 @@ class LineReader:
         return tuple(out)
 
     def _piece(self, number: int, raw: str, text: str, head: Head, depth: int) -> None:
-        at = peel(text, head, self._ambiguous)
+        at = peel(text, head, self._habits.carriers)
         rest = text[at:] if at else text
+        if head.framed or head.quoted:
+            rest = self._inside(rest, head)
         if rest[:1] in _RECORD_STARTS and depth < _RECORDS_DEEP and (texts := _record(rest, head)) is not None:
             self._texts(number, raw, texts, head, depth)
         elif head.stream and (head.partial or head.stream in self._cut):
             self._join(number, raw, head, rest)
         else:
             self._finished(number, raw, head, rest)
+
+    def _inside(self, text: str, head: Head) -> str:
+        """Without the end of what a viewer put around a line."""
+        if head.quoted:
+            return unquoted(text)
+        return text.rstrip().removesuffix("|").rstrip(" ") if self._habits.closed else text
 
     def _texts(self, number: int, raw: str, texts: list[str], head: Head, depth: int) -> None:
         """The texts of one record, each with what the record says of itself."""
@@ -173,30 +198,36 @@ def sample(lines: NumberedLines) -> NumberedLines:
     return lines if len(lines) <= 2 * _SAMPLE else [*lines[:_SAMPLE], *lines[-_SAMPLE:]]
 
 
-def carriers_of(lines: NumberedLines, calendar: Calendar) -> Layers:
-    """The ambiguous carriers that most of the lines have."""
+def habits_of(lines: NumberedLines, calendar: Calendar) -> Habits:
+    """What most of the lines have. Slurm's own have no label and are not counted."""
     counts = dict.fromkeys(AMBIGUOUS, 0)
     pods: set[str] = set()
-    total = 0
+    total = slurm = closed = 0
     for _, raw in sample(lines):
-        text = clean(raw)[:1000]
-        rest = text[peel(text, Head(calendar)) :]
+        text = clean(raw)
+        rest = text[peel(text[:1000], Head(calendar)) :]
         if not rest.strip():
             continue
+        if _SLURM.match(rest):
+            slurm += 1
+            continue
         total += 1
-        found = looks_like(rest)
+        closed += rest.rstrip()[-1:] == "|"
+        found = looks_like(rest[:1000])
         pods.update(rest.split(" ", 1)[:1] if "stern" in found else ())
         for carrier in found:
             counts[carrier] += 1
-    common = [name for name, count in counts.items() if total >= 3 and count >= 0.6 * total]
-    return tuple(AMBIGUOUS[name] for name in common if name != "stern" or len(pods) <= 16)
+    least = {"task": _LABELLED} if slurm else {}
+    common = [name for name, count in counts.items() if total >= 3 and count >= least.get(name, _MOST) * total]
+    carriers = tuple(AMBIGUOUS[name] for name in common if name != "stern" or len(pods) <= 16)
+    return Habits(carriers, closed=total >= 3 and closed >= _MOST * total)
 
 
 def anchor_of(sources: Iterable[NumberedLines], hints: Hints, limits: Limits) -> float | None:
     """A moment that some line of the sources was dated with in full: what other lines' years are guessed by."""
     dates: list[float] = []
     for lines in sources:
-        reader = LineReader("", Calendar(), (), hints, limits)
+        reader = LineReader("", Calendar(), Habits(), hints, limits)
         reader.read(sample(lines))
         dates.extend(reader.dates)
         if len(dates) > _DATES:

@@ -54,6 +54,22 @@ def _process(match: re.Match[str], head: Head) -> int:
     return match.end()
 
 
+def _ray(match: re.Match[str], head: Head) -> int:
+    """Ray names an actor by its class, a task, or what the actor calls itself: with parentheses of its own."""
+    name, pid, fields = match[1], match[2], match[3]
+    depth = 0
+    for char in name:
+        depth += (char == "(") - (char == ")")
+        if depth < 0:
+            return -1
+    if depth:
+        return -1
+    told = [field.strip() for field in fields.split(",") if field]
+    head.act(" ".join((name, f"pid={pid}", *told)))
+    head.writer("", pid, next((field[3:] for field in told if field.startswith("ip=")), ""))
+    return match.end()
+
+
 def _rank(match: re.Match[str], head: Head) -> int:
     head.act(match[1].replace(" ", "").replace("_", "").lower() + match[2])
     return match.end()
@@ -123,6 +139,10 @@ BRACKET_WORD = Layer(r"\[" + _WORD + r"\]:? ?", _word)
 PROCESS = Layer(
     r"\((?:([A-Za-z_][\w.:-]{0,63}(?: [\w.:-]{1,40})?) )?pid=(\d{1,10})(?:, ?ip=([\w.:-]{1,64}))?\)(?: |$)?",
     _process,
+)
+RAY = Layer(
+    r"\(([A-Za-z_<].{0,300}?) pid=(\d{1,10})((?:, ?\w{1,20}=[^\s,()]{1,64}){0,6})\)(?: |$)?",
+    _ray,
 )
 RAYLET = Layer(
     r"\((raylet|autoscaler|gcs_server)()(?:, ?ip=([\w.:-]{1,64})| [^()]{1,20})?\)(?: |$)?",

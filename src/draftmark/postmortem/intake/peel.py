@@ -4,23 +4,26 @@ from __future__ import annotations
 
 from draftmark.postmortem.intake import carriers as c
 from draftmark.postmortem.intake import loggers as g
+from draftmark.postmortem.intake import viewers as v
 from draftmark.postmortem.intake.head import Head
 from draftmark.postmortem.intake.layer import Layer
 
 MAX_LAYERS = 10
 Layers = tuple[Layer, ...]
 
-_DIGIT: Layers = (c.ISO, g.LLAMA, c.UNIX, c.MONTH_FIRST, c.KERNEL_RECORD)
+_DIGIT: Layers = (c.ISO, g.LLAMA, c.UNIX, c.MONTH_FIRST, c.KERNEL_RECORD, v.MILLIS)
 _BRACKET_DIGIT: Layers = (g.BRACKET_DATE, c.KERNEL_SECONDS, g.AMERICAN, c.MPI)
 _BRACKET_BLANK: Layers = (c.KERNEL_SECONDS, c.KERNEL_DELTA)
 _BRACKET_WORD: Layers = (
     *(g.RANK, g.C10D, c.KERNEL_DATE, g.TENSORRT, c.KUBECTL, g.BRACKET_WORD, c.KERNEL_MINUTE, g.GIN, c.MPI),
 )
 _ANGLE: Layers = (c.RFC5424, c.PRIORITY)
-_ROUND: Layers = (g.PROCESS, g.RAYLET)
+_ROUND: Layers = (g.PROCESS, g.RAY, g.RAYLET)
 _LEVEL: Layers = (g.VLLM, g.UVICORN, g.BASIC)
 _GLOG: Layers = (g.GLOG,)
-_DATE: Layers = (c.MONTH_FIRST, c.WEEKDAY_ISO)
+_DATE: Layers = (c.MONTH_FIRST, c.WEEKDAY_ISO, v.SPELLED)
+_QUOTE: Layers = (v.QUOTE,)
+_BAR: Layers = (v.BAR,)
 _FACILITY: Layers = (c.KERNEL_FACILITY,)
 _NAMED: Layers = (g.NCCL, c.COMPOSE)
 _LEVELS = frozenset(("TRA", "DEB", "INF", "NOT", "WAR", "ERR", "CRI", "FAT"))
@@ -46,6 +49,10 @@ def _layers(text: str, at: int) -> Layers:
         return _ANGLE
     if first == " ":
         return _DATE if text[at + 1 : at + 3].strip()[:1].isdigit() else ()
+    if first == '"':
+        return _QUOTE
+    if first == "|":
+        return _BAR
     return _word_layers(text, at, first) if first.isalpha() else ()
 
 

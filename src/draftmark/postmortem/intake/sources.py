@@ -13,7 +13,7 @@ from draftmark.postmortem.intake.clean import clean, printable
 from draftmark.postmortem.intake.clock import Calendar
 from draftmark.postmortem.intake.entries import Entry, bounded, export_entries, is_export, json_entries
 from draftmark.postmortem.intake.limits import Hints, Limits
-from draftmark.postmortem.intake.lines import LineReader, anchor_of, carriers_of
+from draftmark.postmortem.intake.lines import LineReader, anchor_of, habits_of
 from draftmark.postmortem.intake.scan import Scanned, scan
 from draftmark.postmortem.intake.structured import decode
 from draftmark.postmortem.model import Kind, Line, Source
@@ -144,7 +144,7 @@ def _source(raw: Raw, calendar: Calendar, hints: Hints, limits: Limits) -> Sourc
     scanned = raw.scanned
     lines: tuple[Line, ...]
     if raw.kind is Kind.LOG:
-        reader = LineReader(raw.name, calendar, carriers_of(scanned.lines, calendar), hints, limits)
+        reader = LineReader(raw.name, calendar, habits_of(scanned.lines, calendar), hints, limits)
         lines = reader.read_entries(raw.entries) if raw.entries else reader.read(scanned.lines)
     elif raw.kind is Kind.UNUSABLE:
         lines = ()
