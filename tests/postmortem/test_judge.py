@@ -533,7 +533,7 @@ def test_quiet_service_is_healthy() -> None:
 
 def test_a_server_that_is_up_by_its_record_is_certain_only_where_all_was_read() -> None:
     up = record(Kind.SYSTEMCTL_SHOW, "Id=llm.service\nActiveState=active\nResult=success")
-    assert verdict(log(*SERVED), up).confidence is Confidence.CERTAIN
+    assert verdict(log(*SERVED), journal(STARTED), up).confidence is Confidence.CERTAIN
     blind = Unread("kernel log", "no permission", "sudo journalctl -k")
     answer = verdict(log(*SERVED), up, unread=[blind])
     assert (answer.cause, answer.confidence) == ("healthy-running", "likely")
