@@ -246,7 +246,7 @@ def _of_trace(trace: Trace, tables: Tables, stage: Stage, first: int, events: Se
     choice = _named(links, tables, phase)
     if choice is None:
         raised, sign, cause = links[0], None, _unnamed(links, header, phase, stage, order)
-        certain = any(link.message for link in links) or raised.name == "AssertionError"
+        certain = (any(link.message for link in links) or raised.name == "AssertionError") and not trace.broken
         what = f"{raised.name} in the engine"
     else:
         raised, sign = choice

@@ -66,6 +66,7 @@ class Trace:
         begin: The line with `Traceback (most recent call last)`; may hold a header before it.
         order: Place of `begin` among the lines given.
         end: Place of its last line among the lines given.
+        broken: An exception of the chain is missing: the log lost lines.
         inner: Places of frames and quoted source lines: what stands there was not said, only quoted.
     """
 
@@ -73,6 +74,7 @@ class Trace:
     order: int
     end: int
     raised: list[Raised] = field(default_factory=list)
+    broken: bool = False
     inner: set[int] = field(default_factory=set)
 
 
@@ -147,6 +149,7 @@ def _read_into(current: _Open, line: Line) -> bool:
     """Whether the line belongs to the traceback."""
     text = line.text
     if text.startswith(_CHAIN):
+        current.trace.broken = current.trace.broken or not current.closed
         current.chained, current.message, current.seen = True, False, 0
         return True
     if not text.strip():

@@ -23,6 +23,25 @@ def claims(scene: Scene, ending: Ending) -> Iterator[Claim]:
     yield from _unit_result(scene, ending)
 
 
+def _tied(scene: Scene, kills: list[Event]) -> bool:
+    """Whether a kill is tied to the server by its cgroup or a process id, not by a program's name alone."""
+    return any(
+        scene.subject.killed(cgroup=kill.values.get("task_memcg", ""))
+        or int(kill.values["pid"]) in scene.subject.pids
+        for kill in kills
+    )
+
+
+def _goes_on(scene: Scene, kills: list[Event]) -> bool:
+    """Whether the server's log ends in service, after the kill as far as clocks tell."""
+    for stream in scene.servers:
+        last = stream.events[-1] if stream.events else None
+        if stream.engine and last is not None and last.role == "traffic":
+            times = [kill.line.time for kill in kills if kill.line.time is not None and kill.line.clock == "wall"]
+            return not times or last.line.time is None or last.line.time > min(times)
+    return False
+
+
 def _alike(scene: Scene, kills: list[Event]) -> list[Event]:
     """The only kill of the log, of a program like ours, in a container of another id than the one handed over.
 
@@ -36,6 +55,8 @@ def _alike(scene: Scene, kills: list[Event]) -> list[Event]:
 def _kernel_oom(scene: Scene, ending: Ending) -> Iterator[Claim]:
     kills = scene.events("oom-kill")
     ours = [kill for kill in kills if _is_ours(scene, kill, kills) and _of_this_death(scene, kill)]
+    if ours and not _tied(scene, ours) and not ending.known and _goes_on(scene, ours):
+        ours = []
     scene.foreign_oom = [kill for kill in kills if kill not in ours]
     killed = 9 in (ending.signal, ending.child_signal) or any(c.oom_killed for c in scene.records.containers)
     alike = _alike(scene, kills) if killed and not ours else []

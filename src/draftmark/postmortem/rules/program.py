@@ -212,7 +212,7 @@ def _crash(scene: Scene, ending: Ending) -> Iterator[Claim]:
             yield Claim(
                 cause=cause,
                 # An abort is what something else ends in: what it was is not told. The other signals are the crash.
-                confidence=certain_if(signal != 6 or not any(fault.wrapper for fault in scene.faults)),
+                confidence=certain_if(signal != 6),
                 summary=f"A process of the server {did}; nothing else says why ({signal_name(signal)}).",
                 lines=unique([*lines, *dumps]),
                 phase=last_phase(scene),

@@ -62,7 +62,9 @@ def _clean_stop(scene: Scene, ending: Ending) -> Iterator[Claim]:
         )
         yield Claim(
             cause="healthy-exit",
-            confidence=Confidence.CERTAIN,
+            confidence=certain_if(
+                not scene.records.pod
+            ),  # a pod is also stopped for reasons that are told elsewhere
             summary=f"It was asked to stop, finished its requests and ended.{killed}",
             lines=unique([*proof, *(a.line for a in asked[:1])]),
             phase=Phase.SHUTDOWN,
@@ -70,7 +72,7 @@ def _clean_stop(scene: Scene, ending: Ending) -> Iterator[Claim]:
     elif ending.stops and not remaining and _ended_tidily(ending, tidy):
         yield Claim(
             cause="healthy-exit",
-            confidence=Confidence.CERTAIN,
+            confidence=certain_if(not scene.records.pod),
             summary="It was asked to stop, and did in time.",
             lines=unique([*(s.line for s in ending.stops[-1:]), *(t.line for t in tidy[:2]), *ending.lines[:2]]),
             phase=Phase.SHUTDOWN,
@@ -375,7 +377,8 @@ def _running(scene: Scene, ending: Ending) -> Iterator[Claim]:
         state = [unit.lines["ActiveState"]] if unit and "ActiveState" in unit.lines else []
         yield Claim(
             cause="healthy-running",
-            confidence=certain_if(bool(ending.running) and not _blind(scene)),
+            # A state of "running" does not say that it works: only the unit's own journal with it does.
+            confidence=certain_if(bool(ending.running) and scene.journal_read and not _blind(scene)),
             summary=f"No death is recorded: the log ends in ordinary service.{alarming}",
             lines=unique(
                 [*odd, *state, *(e.line for e in traffic[-2:]), *(e.line for e in scene.events("ready")[-1:])]

@@ -184,8 +184,8 @@ def _kubernetes(scene: Scene, ending: Ending) -> Iterator[Claim]:
         inside = f" with {remaining} requests still running" if remaining not in (None, "0") else ""
         yield Claim(
             cause="stop-timeout-sigkill",
-            # A pod that was deleted leaves no `Failed` behind: something else stopped this one.
-            confidence=certain_if(not scene.records.pod_failed),
+            # Why it was stopped is told elsewhere, if at all: a probe, an eviction and a deletion look alike here.
+            confidence=Confidence.LIKELY,
             summary=f"The pod was being stopped and outlived its grace period{inside}; the kubelet killed it.",
             lines=unique([grace[0].line, *(e.line for e in ending.stops[:1]), *(d.line for d in drains[-1:])]),
             phase=Phase.SHUTDOWN,
