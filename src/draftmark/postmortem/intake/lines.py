@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from draftmark.postmortem.intake.carriers import name_unit
@@ -24,6 +24,7 @@ _RECORDS_DEEP = 3
 _JOINED_CHARS = 1 << 18
 _SAMPLE = 100
 _DATES = 5000  # are enough to tell a year by
+_NO_FIRSTS: Mapping[int, str] = {}
 _MOST = 0.6
 _LABELLED = 0.3  # are enough where Slurm says that the step is its own
 _SLURM = re.compile(r"(?:slurmstepd|slurmd|srun|sbatch|salloc)(?:-[\w.-]{1,64})?: ")
@@ -64,11 +65,12 @@ class LineReader:
         self._cut: dict[str, tuple[int, str, Head, str]] = {}  # per stream: number, raw, head, text so far
         self._out: list[Line] = []
 
-    def read(self, lines: Iterable[tuple[int, str]]) -> tuple[Line, ...]:
-        """Every `Line` of the numbered raw lines."""
+    def read(self, lines: Iterable[tuple[int, str]], firsts: Mapping[int, str] = _NO_FIRSTS) -> tuple[Line, ...]:
+        """Every `Line` of the numbered raw lines; those that were put together are shown by their `firsts` rows."""
         for number, raw in lines:
+            first = clean(firsts[number]) if number in firsts else None
             for piece in parts(clean(raw)):
-                self._piece(number, piece, piece, Head(self._calendar), 0)
+                self._piece(number, first or piece, piece, Head(self._calendar), 0)
         return self._all()
 
     def read_entries(self, entries: Iterable[Entry]) -> tuple[Line, ...]:

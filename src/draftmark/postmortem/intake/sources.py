@@ -16,6 +16,7 @@ from draftmark.postmortem.intake.limits import Hints, Limits
 from draftmark.postmortem.intake.lines import LineReader, anchor_of, habits_of
 from draftmark.postmortem.intake.scan import Scanned, scan
 from draftmark.postmortem.intake.structured import decode
+from draftmark.postmortem.intake.wraps import joined, width
 from draftmark.postmortem.model import Kind, Line, Source
 
 _HEAD_BYTES = 1 << 16
@@ -144,8 +145,14 @@ def _source(raw: Raw, calendar: Calendar, hints: Hints, limits: Limits) -> Sourc
     scanned = raw.scanned
     lines: tuple[Line, ...]
     if raw.kind is Kind.LOG:
-        reader = LineReader(raw.name, calendar, habits_of(scanned.lines, calendar), hints, limits)
-        lines = reader.read_entries(raw.entries) if raw.entries else reader.read(scanned.lines)
+        habits = habits_of(scanned.lines, calendar)
+        reader = LineReader(raw.name, calendar, habits, hints, limits)
+        if raw.entries:
+            lines = reader.read_entries(raw.entries)
+        elif column := width(scanned.lines, habits.carriers):
+            lines = reader.read(*joined(scanned.lines, column, habits.carriers))
+        else:
+            lines = reader.read(scanned.lines)
     elif raw.kind is Kind.UNUSABLE:
         lines = ()
     else:
