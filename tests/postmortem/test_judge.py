@@ -173,6 +173,37 @@ def test_a_failure_that_came_first_stands_against_a_kill() -> None:
     assert early.cause == "host-ram-oom-kernel"
 
 
+def test_a_kill_that_the_server_outlived_is_not_its_death() -> None:
+    """Another program of the same kind was taken, and this one serves on."""
+    served = timed([(n * 10.0, text) for n, text in enumerate((*SERVED, DECODE, DECODE))], name="service.log")
+    rows = (30.0, "Out of memory: Killed process 812 (python3) total-vm:91220032kB, anon-rss:60201304kB")
+    assert verdict(served, kernel(rows)).cause in ("healthy-running", "unsettled")
+
+
+def test_a_kill_in_a_container_of_another_id_is_likely_at_most() -> None:
+    """A container that was made anew has another id."""
+    inspect = as_json(
+        Kind.DOCKER_INSPECT, [{"Id": "8c1f0b7a88e2" * 4, "State": {"Running": False, "ExitCode": 137}}]
+    )
+    row = (
+        "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=x,mems_allowed=0,"
+        f"oom_memcg=/docker/{'77aa00bb11cc' * 4},task_memcg=/docker/{'77aa00bb11cc' * 4},task=python3,pid=5,uid=0"
+    )
+    assert verdict(log(*SERVED), inspect, kernel((1, row))).confidence is not Confidence.CERTAIN
+
+
+def test_a_client_that_was_killed_is_not_the_server() -> None:
+    rows = (3.0, "Out of memory: Killed process 55123 (python3) total-vm:91220032kB, anon-rss:60201304kB")
+    client = log("./bench.sh: line 9: 55123 Killed                  python3 bench.py", name="client.log")
+    assert verdict(log(*SERVED), client, kernel(rows)).cause != "host-ram-oom-kernel"
+
+
+def test_a_crash_that_the_kernel_saw_long_before_is_anothers() -> None:
+    crashed = (-900.0, "python3[812]: segfault at 18 ip 00007f3aa01b2c31 sp 00007ffd error 4 in libx.so")
+    answer = verdict(log(*SERVED), journal(STARTED, *ends(5, "signal")), kernel(crashed))
+    assert answer.cause == "user-or-supervisor-sigkill"
+
+
 # A stop that took too long.
 
 
@@ -524,9 +555,8 @@ def test_slurm(row: str, cause: str) -> None:
 # No failure speaks for itself.
 
 
-def test_quiet_service_is_healthy() -> None:
-    answer = verdict(log(*SERVED))
-    assert (answer.cause, answer.died) == ("healthy-running", False)
+def test_quiet_service_is_no_death() -> None:
+    assert verdict(log(*SERVED)).cause in ("healthy-running", "unsettled"), "a log that ends says little"
     retracted = "KV cache pool is full. Retract requests. #retracted_reqs: 2, #new_token_ratio: 0.6 -> 0.9"
     assert verdict(log(*SERVED, retracted, DECODE, DECODE, DECODE)).cause == "healthy-running"
 
