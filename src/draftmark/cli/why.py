@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +16,8 @@ from draftmark.cli.why_reference import FORMS, STDIN, Asked, asked, parse
 from draftmark.errors import BadInputError, UsageError
 
 if TYPE_CHECKING:
+    from draftmark.cli.why_reference import Service
+    from draftmark.postmortem.collect import Collected
     from draftmark.postmortem.model import Source, Unread, Verdict
 
 UNSETTLED = 40
@@ -99,10 +102,12 @@ def _examine(
     hints = Hints(tables.literals)
     sources: list[Source] = []
     unread: list[Unread] = []
+    named = unit is not None  # by the user: it has to occur
     with WhyProgress(progress_console) as progress:
         if question.service is not None:
             progress.awaits(f"what this host knows of {question.service}")
             found = compose_why.collect(question.service, hints=hints, runs=runs, since=since)
+            _something_of_it(question.service, found)
             sources += found.sources
             unread += found.unread
             unit = unit or found.unit
@@ -112,7 +117,26 @@ def _examine(
             sources += intake.sources
             unread += intake.unread
         progress.awaits("the verdict")
-        return diagnose(sources, tables=tables, unit=unit, unread=unread)
+        return diagnose(sources, tables=tables, unit=unit, unread=unread, named=named)
+
+
+_OF_THE_HOST = ("kernel log", "journal of other programs", "nvidia-smi", "docker's journal", "node events")
+
+
+def _something_of_it(service: Service, found: Collected) -> None:
+    """A verdict on a service of which nothing at all could be read would be about the host's other troubles.
+
+    Raises:
+        BadInputError: Its state, log and events are all out of reach.
+    """
+    if any(not source.name.startswith(_OF_THE_HOST) for source in found.sources):
+        return
+    missed = [item for item in found.unread if not item.source.startswith(_OF_THE_HOST)]
+    raise BadInputError(
+        f"Nothing of {service} could be read on this host.",
+        evidence=tuple(f"{item.source}: {item.because}" for item in missed[:6]),
+        next_step=missed[0].command if missed else "hand over its log as a file",
+    )
 
 
 def _say(verdict: Verdict, args: argparse.Namespace) -> int:
@@ -174,12 +198,25 @@ def _check(question: Asked, args: argparse.Namespace) -> None:
             "nothing to examine was named" + (", and stdin is read only when it is asked for" if piped else ""),
             next_step="draftmark why -" if piped else f"name a service ({FORMS}), or files",
         )
+    if args.since is not None and not _WHEN.fullmatch(args.since.strip()):
+        raise UsageError(
+            f"--since {args.since!r} is no time",
+            next_step='--since "2026-11-29 17:50", --since yesterday, --since "2 hours ago"',
+        )
     if question.paths.count(STDIN) > 1:
         raise UsageError("stdin can be read only once", next_step="give - once")
     if STDIN in question.paths and sys.stdin is None:
         raise BadInputError("stdin is closed, so there is nothing to examine", next_step="leave stdin open")
     if args.html is not None:
         _check_place(args.html)
+
+
+_WHEN = re.compile(
+    r"(?i)today|yesterday|now|@\d{1,12}|"
+    r"\d{4}-\d\d-\d\d(?:[ T]\d\d:\d\d(?::\d\d(?:\.\d+)?)?)?(?: ?(?:UTC|Z|[+-]\d\d:?\d\d))?|"
+    r"\d\d:\d\d(?::\d\d)?|-?\d{1,6} ?(?:s|m|h|d|w|sec\w*|min\w*|hours?|days?|weeks?|months?)(?: ago)?"
+)
+"""What systemd and Docker both take, or one of them does."""
 
 
 def _check_place(page: Path) -> None:

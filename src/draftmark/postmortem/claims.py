@@ -45,11 +45,11 @@ _NUMBER = re.compile(r"\d+")
 
 
 def unique(lines: Iterable[Line], limit: int = 6) -> list[Line]:
-    """The lines without those that repeat another of the same source but for numbers, at most so many."""
-    seen: set[tuple[str, str]] = set()
+    """The lines without those that repeat another but for numbers, at most so many."""
+    seen: set[str] = set()
     kept: list[Line] = []
     for line in lines:
-        key = (line.source, _NUMBER.sub("#", line.text))
+        key = _NUMBER.sub("#", line.text)
         if key not in seen:
             seen.add(key)
             kept.append(line)

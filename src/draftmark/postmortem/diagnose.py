@@ -19,6 +19,7 @@ from draftmark.postmortem.model import (
     Unread,
     Verdict,
 )
+from draftmark.postmortem.names import pick
 from draftmark.postmortem.phases import phase_of
 from draftmark.postmortem.scene import Scene, build_scene
 from draftmark.postmortem.surroundings import candidates, not_examined, ruled_out
@@ -38,7 +39,12 @@ _PROOFS, _CONSEQUENCES, _MOMENTS = 8, 20, 60
 
 
 def diagnose(
-    sources: Sequence[Source], *, tables: Tables, unit: str | None = None, unread: Sequence[Unread] = ()
+    sources: Sequence[Source],
+    *,
+    tables: Tables,
+    unit: str | None = None,
+    unread: Sequence[Unread] = (),
+    named: bool = False,
 ) -> Verdict:
     """Why it died.
 
@@ -47,7 +53,13 @@ def diagnose(
         tables: What lines mean and what causes are called.
         unit: The service that is meant, where the sources are about several.
         unread: What could not be read.
+        named: The user picked `unit` by hand, so it has to occur in the sources.
+
+    Raises:
+        BadInputError: It does not.
     """
+    if named and unit:
+        unit = pick(sources, unit)
     scene = build_scene(sources, tables, unit=unit, unread=unread)
     judgement = judge(scene)
     claim = judgement.claim
@@ -69,7 +81,7 @@ def diagnose(
         engine=scene.engine,
         engine_version=scene.engine_version,
         root_elsewhere=claim.root_elsewhere,
-        died=_died(claim, judgement.ending),
+        died=_died(scene, claim, judgement.ending),
         examined=scene.examined,
     )
 
@@ -80,10 +92,11 @@ def _since(scene: Scene, claim: Claim) -> str:
     return " It has been started again since, and is up." if again else ""
 
 
-def _died(claim: Claim, ending: Ending) -> bool | None:
+def _died(scene: Scene, claim: Claim, ending: Ending) -> bool | None:
     """Whether the service itself went: a child that was killed can leave it running."""
     gone = ending.signal is not None or ending.status is not None or ending.restarted
-    return False if claim.died and ending.running and not gone else claim.died
+    up = (ending.running and not gone) or any(stream.later_alive for stream in scene.servers)
+    return False if claim.died and up else claim.died
 
 
 def _container(scene: Scene) -> str:

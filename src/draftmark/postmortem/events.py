@@ -41,6 +41,12 @@ _UNIT = re.compile(
     rf"(?:Starting|Started|Stopping|Stopped|Finished|Reloading|Failed to start|"
     rf"Dependency failed for) (?P<named>[^\s:]+\.{_KINDS})(?: - |\.|…|$))"
 )
+_PASTED = re.compile(
+    r"^\S+\.(?:service|scope): (?:Main process exited|Failed with result|A process of this unit|"
+    r"State '|Killing process|Scheduled restart|Deactivated|Control process exited|Consumed|"
+    r"systemd-oomd killed|Watchdog timeout)"
+)
+"""A line of systemd's that was copied without what stood before it."""
 _RECORD = "record"
 
 
@@ -73,6 +79,8 @@ class Event:
 
 def voice(line: Line) -> str:
     """Who speaks: `systemd`, `kernel`, …, or `app` for the server and whatever it prints."""
+    if not line.ident and _PASTED.match(line.text):
+        return "systemd"
     return _VOICES.get(line.ident, "app")
 
 

@@ -231,7 +231,7 @@ def _oom_stage(step: str, raised: Sequence[Raised], text: str) -> tuple[str, boo
         "pool": "cuda-oom-kv-pool-init",
         "capture": "cuda-oom-cuda-graph-capture",
     }.get(step, "cuda-oom-runtime-activation")
-    return cause, step in ("weights", "capture", "")
+    return cause, step in ("weights", "capture")
 
 
 def _of_trace(trace: Trace, tables: Tables, stage: Stage, first: int, events: Sequence[Event]) -> Fault | None:

@@ -14,6 +14,7 @@ _AT_START = frozenset(
         "gpu-memory-busy-at-start", "unsupported-model-feature", "sigbus-mmap-weights", "start-limit-hit",
     )
 )  # fmt: skip
+_SHORT = 8  # lines: fewer tell nothing of a phase
 _AT_STOP = frozenset(("stop-timeout-sigkill", "healthy-exit"))
 _STRUCK = frozenset(
     (
@@ -38,7 +39,12 @@ def phase_of(scene: Scene, claim: Claim) -> Phase | None:
         found = last_phase(scene, before_stop=claim.cause in _STRUCK) or found
     if scene.engine == "ollama" and found in (Phase.STARTUP, None) and not scene.signs("ollama.runner-gone"):
         return Phase.SERVING  # the server itself was up; only a runner is started for each model
-    if found is None and claim.died and claim.cause != "unsettled":
+    if (
+        found is None
+        and claim.died
+        and claim.cause != "unsettled"
+        and any(len(s.lines) > _SHORT for s in scene.servers)
+    ):
         return Phase.STARTUP  # a log without one line of service
     return found
 

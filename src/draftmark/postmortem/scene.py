@@ -12,9 +12,11 @@ from draftmark.postmortem.events import Event, Standing, read_events, standing_h
 from draftmark.postmortem.faults import Fault, Stage, find_faults, mark_survived
 from draftmark.postmortem.lives import last_ended, split_lives
 from draftmark.postmortem.model import Kind, Line, Source, Unread
+from draftmark.postmortem.prose import is_prose
 from draftmark.postmortem.records import Records, read_records
 from draftmark.postmortem.subject import Subject, find_subject
 from draftmark.postmortem.tables import Tables
+from draftmark.postmortem.times import covers, death_of, within
 
 _ROTATION = re.compile(r"(?:[.-](?:\d{1,3}|\d{8}(?:-\d+)?))?(?:\.(?:gz|zst|xz|bz2))?$")
 _RECORD_KINDS = (
@@ -51,7 +53,13 @@ class Stream:
     later_alive: bool = False
     complete: bool = True
     client: bool = False
+    first: Line | None = None
     last: Line | None = None
+
+    @property
+    def speaks(self) -> bool:
+        """Whether the server or its supervisor speaks in it, not the kernel alone."""
+        return any(voice(line) != "kernel" for line in self.lines[:50])
 
 
 @dataclass
@@ -104,8 +112,26 @@ class Scene:
 
     @property
     def kernel_read(self) -> bool:
-        """Whether a kernel log was handed over, be it an empty one."""
-        return "kernel" in self.voices or any(name == "kernel log" for name in self.examined)
+        """Whether a kernel log was handed over that can show what happened when the server died."""
+        if any(name == "kernel log" for name in self.examined):
+            return True  # read from the host, for that time
+        return "kernel" in self.voices and covers(self.kernel_times, self.death)
+
+    @cached_property
+    def kernel_times(self) -> tuple[float, float] | None:
+        """First and last dated line of the kernel's."""
+        times = [
+            line.time
+            for stream in self.streams
+            for line in stream.lines
+            if line.ident == "kernel" and line.clock == "wall" and line.time is not None
+        ]
+        return (min(times), max(times)) if times else None
+
+    @cached_property
+    def death(self) -> float | None:
+        """When the examined life ended, by the wall clock, as far as the logs tell."""
+        return death_of([stream for stream in self.servers if stream.speaks])
 
     @property
     def journal_read(self) -> bool:
@@ -142,6 +168,7 @@ def build_scene(
         unread=[*unread, *_half_read(sources)],
         examined=tuple(source.name for source in sources if source.kind is not Kind.UNUSABLE),
     )
+    _drop_other_times(scene)
     for stream in scene.streams:
         stream.client = _is_client(stream, scene)
     _identify(scene)
@@ -154,14 +181,31 @@ def _half_read(sources: Sequence[Source]) -> list[Unread]:
         Unread(source.name, "; ".join(source.notes), f"less {shlex.quote(source.name)}")
         for source in sources
         if source.notes
+    ] + [
+        Unread(source.name, "a text for people, not a log: it only quotes", f"less {shlex.quote(source.name)}")
+        for source in sources
+        if is_prose(source)
     ]
+
+
+def _drop_other_times(scene: Scene) -> None:
+    """Forget what the kernel said long before or after the examined life: it is about something else."""
+    speaking = [stream for stream in scene.streams if stream.speaks]
+    end = death_of(speaking)
+    begins = [s.first.time for s in speaking if s.first is not None and s.first.clock == "wall" and s.first.time]
+    if end is None or not begins:
+        return
+    span = (min(begins), end)
+    for stream in scene.streams:
+        stream.events = [e for e in stream.events if voice(e.line) != "kernel" or within(e.line, span)]
+        stream.faults = [f for f in stream.faults if voice(f.line) != "kernel" or within(f.line, span)]
 
 
 def _groups(sources: Sequence[Source]) -> dict[str, list[Line]]:
     """Lines by log; parts of a rotated log are joined in the order in which the intake gives them: oldest first."""
     groups: dict[str, list[Line]] = {}
     for source in sources:
-        if source.kind is Kind.LOG:
+        if source.kind is Kind.LOG and not is_prose(source):
             groups.setdefault(_base(source.name), []).extend(source.lines)
     return groups
 
@@ -208,6 +252,7 @@ def _stream(name: str, lines: list[Line], tables: Tables, subject: Subject, stan
         engine=engine,
         later_alive=later,
         complete=life.end == len(ours),
+        first=ours[life.begin] if life.end > life.begin else None,
         last=ours[life.end - 1] if ours and life.end > life.begin else None,
     )
 

@@ -10,6 +10,7 @@ from draftmark.postmortem.ending import Ending
 from draftmark.postmortem.events import Event
 from draftmark.postmortem.model import Confidence, Line
 from draftmark.postmortem.scene import Scene
+from draftmark.postmortem.times import SLACK_S, zone_apart
 
 _ON_THE_LIMIT = 0.98  # of the limit: the next page would have been over it
 
@@ -79,7 +80,7 @@ def _kernel_oom(scene: Scene, ending: Ending) -> Iterator[Claim]:
         where = f" of {group}" if group else ""
         near = [e for e in scene.signs("kernel.oom-limit") if any(_together(e, kill) for kill in ours)]
         limit = next((e.values["limit"] for e in near), None)
-        size = f" ({int(limit) / 2**20:.1f} GiB)" if limit else ""
+        size = f" ({_gib(int(limit) << 10)})" if limit else ""
         yield Claim(
             cause="cgroup-oom",
             confidence=confidence,
@@ -134,22 +135,12 @@ def _is_ours(scene: Scene, kill: Event, kills: list[Event]) -> bool:
 
 
 def _of_this_death(scene: Scene, kill: Event) -> bool:
-    """Whether a kill is no older than the last things that the server did.
-
-    Where clocks may differ by a time zone, nothing is dropped.
-    """
-    last = [s.last.time for s in scene.servers if s.last is not None and s.last.clock == "wall" and s.last.time]
-    served = [time for s, time in zip(scene.servers, last, strict=False) if s.engine]
-    if kill.line.time is None or kill.line.clock != "wall" or not served:
+    """Whether a kill is no older than the last things that the server did."""
+    served = [s.last for s in scene.servers if s.engine and s.last is not None and s.last.clock == "wall"]
+    last = max((line.time for line in served if line.time is not None), default=None)
+    if kill.line.time is None or kill.line.clock != "wall" or last is None:
         return True
-    earlier = max(served) - kill.line.time
-    zone = (
-        abs(earlier - round(earlier / _HALF_HOUR_S) * _HALF_HOUR_S) < _ZONE_SLACK_S and earlier > _HALF_HOUR_S / 2
-    )
-    return earlier < _LONG_BEFORE_S or (zone and earlier < _DAY_S)
-
-
-_LONG_BEFORE_S, _HALF_HOUR_S, _ZONE_SLACK_S, _DAY_S = 600.0, 1800.0, 60.0, 86400.0
+    return last - kill.line.time < SLACK_S or zone_apart(last, kill.line.time)
 
 
 def _client_pids(scene: Scene) -> set[str]:
@@ -234,7 +225,9 @@ def _limit_lines(scene: Scene) -> list[Line]:
 
 
 def _gib(size: int | None) -> str:
-    return f"{size / 2**30:.1f} GiB" if size is not None else "unknown"
+    if size is None:
+        return "unknown"
+    return f"{size / 2**30:.1f} GiB" if size >= 1 << 30 else f"{size / 2**20:.0f} MiB"
 
 
 def _container(scene: Scene, ending: Ending) -> Iterator[Claim]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from draftmark.postmortem.claims import Claim, certain_if, unique
-from draftmark.postmortem.ending import Ending, signal_name
+from draftmark.postmortem.ending import Ending
 from draftmark.postmortem.events import Event
 from draftmark.postmortem.faults import Fault
 from draftmark.postmortem.model import Confidence, Line, Phase
@@ -27,7 +27,7 @@ _SHM_SMALL = 256 << 20  # Docker's default is 64 MiB; less than this is too smal
 def claims(scene: Scene, ending: Ending) -> Iterator[Claim]:
     """At most one claim for a failure of its own, one for messages about others' failures, and crashes."""
     yield from _sigbus(scene)
-    own = [fault for s in scene.servers for fault in s.faults if _counts(fault, s) and _fits(fault, ending)]
+    own = [fault for s in scene.servers for fault in s.faults if _counts(fault, s) and _fits(fault, scene, ending)]
     roots = [fault for fault in own if not fault.wrapper]
     wrappers = [fault for fault in own if fault.wrapper]
     if roots:
@@ -48,7 +48,7 @@ def _counts(fault: Fault, stream: Stream) -> bool:
     return not (fault.request and _only_requests(fault, stream))
 
 
-def _fits(fault: Fault, ending: Ending) -> bool:
+def _fits(fault: Fault, scene: Scene, ending: Ending) -> bool:
     """Whether a crash that the kernel reports can be the server's: another process may have crashed instead."""
     if fault.sign is None or fault.sign.id != "kernel.segfault":
         return True
@@ -58,7 +58,9 @@ def _fits(fault: Fault, ending: Ending) -> bool:
     ]
     if near and fault.line.time is not None and min(abs(t - fault.line.time) for t in near) > _SAME_CRASH_S:
         return False
-    return not ending.known or bool(ends & _CRASHES.keys()) or ending.child_status == 1
+    if ends & _CRASHES.keys() or ending.child_status == 1:
+        return True
+    return not (ending.known or ending.running or scene.journal_read or scene.events("clean-exit", "down"))
 
 
 _SAME_CRASH_S = 15.0  # a core dump of a large process takes its time
@@ -93,6 +95,7 @@ def _first(faults: Sequence[Fault]) -> Fault:
 
 
 _BURST_LINES = 60
+_QUOTED = 200  # characters of a message in the sentence
 
 
 def _claim(scene: Scene, fault: Fault, ending: Ending) -> Claim:
@@ -110,12 +113,13 @@ def _claim(scene: Scene, fault: Fault, ending: Ending) -> Claim:
         certain, proof = True, [*ending.lines[:1], *ending.child_lines[:1]]
     lines = [fault.line, *proof, *fault.support, *_same(scene, fault, ending)]
     title = cause.title if cause else fault.cause
-    said = f"{title[0].upper()}{title[1:]}: {text[:200]}"
+    quoted = text if len(text) <= _QUOTED else text[:_QUOTED].rpartition(" ")[0] + " …"
+    said = f"{title[0].upper()}{title[1:]}: {quoted}"
     died = None if fault.cause == "fd-limit" and not ending.known else True
     return Claim(
         cause=fault.cause,
         confidence=certain_if(certain),
-        summary=said if said.endswith((".", "!")) else said + ".",
+        summary=said if said.endswith((".", "!", "…")) else said + ".",
         lines=unique(lines),
         phase=phase,
         fault=fault,
@@ -127,7 +131,7 @@ def _claim(scene: Scene, fault: Fault, ending: Ending) -> Claim:
 
 def _same(scene: Scene, fault: Fault, ending: Ending) -> list[Line]:
     """Other lines that say the same, in the order of the logs, and the driver's."""
-    others = [other for other in scene.faults if other is not fault and _fits(other, ending)]
+    others = [other for other in scene.faults if other is not fault and _fits(other, scene, ending)]
     same = [other.line for other in others if other.cause == fault.cause]
     if fault.cause in ("illegal-memory-access", "illegal-instruction-cuda", "device-side-assert"):
         same += [event.line for event in scene.events("xid")]
@@ -213,7 +217,7 @@ def _crash(scene: Scene, ending: Ending) -> Iterator[Claim]:
                 cause=cause,
                 # An abort is what something else ends in: what it was is not told. The other signals are the crash.
                 confidence=certain_if(signal != 6),
-                summary=f"A process of the server {did}; nothing else says why ({signal_name(signal)}).",
+                summary=f"A process of the server {did}; no line says why.",
                 lines=unique([*lines, *dumps]),
                 phase=last_phase(scene),
             )

@@ -90,7 +90,8 @@ def _clean_stop(scene: Scene, ending: Ending) -> Iterator[Claim]:
 def _signalled_outside(scene: Scene, ending: Ending) -> bool:
     """Whether the unit's journal shows an end that systemd was not asked for."""
     ended = scene.signs("systemd.main-exited", "systemd.success")
-    asked = ending.asked or scene.events("clean-exit", "term")
+    served = any(event.role in ("traffic", "ready") for stream in scene.servers for event in stream.events)
+    asked = ending.asked or scene.events("clean-exit", "term") or served
     return bool(ended) and bool(asked) and not ending.stops and not scene.events("restart")
 
 
@@ -113,6 +114,8 @@ def _asked_by_signal(scene: Scene, ending: Ending) -> Iterator[Claim]:
     if (ending.stops and not manager) or (ending.result == "timeout" and not scene.journal_read):
         return
     terms = [e for e in scene.events("term", "stop", "clean-exit") if e.sign.voice == "app"]
+    if _signalled_outside(scene, ending):
+        terms += scene.signs("systemd.success")
     by_signal = ending.signal in (15, 1, 2) or ending.status in (143, 130) or ending.child_signal == 15
     if not (terms or by_signal):
         return
@@ -126,6 +129,9 @@ def _asked_by_signal(scene: Scene, ending: Ending) -> Iterator[Claim]:
     journal = scene.journal_read
     said = any(term.role == "term" for term in terms)
     if manager or by_signal or engine_first or journal or said:
+        how = "It was ended by SIGTERM."
+        if scene.journal_read:
+            how = "It was ended by SIGTERM without an ordinary stop of its unit."
         who = " The sender is not in what was read."
         if manager:
             who = " The user's session manager stopped at the same time."
@@ -134,7 +140,7 @@ def _asked_by_signal(scene: Scene, ending: Ending) -> Iterator[Claim]:
         yield Claim(
             cause="user-or-supervisor-sigterm",
             confidence=certain_if(bool(manager)),
-            summary=f"It was ended by SIGTERM without a stop of its own unit.{who}",
+            summary=f"{how}{who}",
             lines=unique(proof),
             phase=last_phase(scene) or Phase.SERVING,
         )
@@ -370,7 +376,7 @@ def _running(scene: Scene, ending: Ending) -> Iterator[Claim]:
     traffic = [e for s in scene.servers for e in s.events if e.role in ("traffic", "ready")]
     noise = scene.events("noise")
     survived = [f for f in scene.faults if f.survived]
-    if ending.running or (traffic and (noise or survived or _tail_serves(scene))):
+    if ending.running or (traffic and (noise or survived)):
         odd = [n.line for n in noise[:2]] + [f.line for f in survived[:2]]
         alarming = " What looks alarming in its log is ordinary, or was survived." if odd else ""
         unit = scene.records.unit
@@ -395,8 +401,14 @@ def _blind(scene: Scene) -> bool:
     )
 
 
-def _tail_serves(scene: Scene) -> bool:
-    return any(s.events and s.events[-1].role == "traffic" for s in scene.servers)
+def _just_stops(scene: Scene) -> str:
+    """The sentence for a log that says nothing about an end."""
+    if any(event.role == "traffic" for stream in scene.servers for event in stream.events[-3:]):
+        return (
+            "The log ends in ordinary service. If the server is gone, it was killed from outside or the host went "
+            "down: the kernel log and the supervisor's record tell."
+        )
+    return "Nothing that was read shows a death or says why there should have been one."
 
 
 def _stopped_log(scene: Scene, ending: Ending) -> Iterator[Claim]:
@@ -421,7 +433,7 @@ def _stopped_log(scene: Scene, ending: Ending) -> Iterator[Claim]:
     yield Claim(
         cause="unsettled",
         confidence=Confidence.UNSETTLED,
-        summary="Nothing that was read shows a death or says why there should have been one.",
+        summary=_just_stops(scene),
         lines=unique(last),
         phase=last_phase(scene),
         died=None,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from draftmark.postmortem.claims import Claim, certain_if, unique
 from draftmark.postmortem.ending import Ending
 from draftmark.postmortem.events import Event
-from draftmark.postmortem.model import Confidence, Phase
+from draftmark.postmortem.model import Confidence, Line, Phase
 from draftmark.postmortem.scene import Scene
 
 
@@ -107,7 +107,13 @@ def _plain(scene: Scene) -> Iterator[Claim]:
                 lines=unique([*(e.line for e in said[:2]), *(e.line for e in more[:3])]),
                 phase=phase,
             )
-    step = scene.signs("systemd.exec-step", "systemd.exec-status", "systemd.bad-setting", "systemd.resources")
+    step = scene.signs(
+        "systemd.no-executable",
+        "systemd.exec-step",
+        "systemd.exec-status",
+        "systemd.bad-setting",
+        "systemd.resources",
+    )
     if step:
         why = next((e.values["why"] for e in step if e.values.get("why")), step[0].line.text)
         certain = any(e.sign.strength == "certain" for e in step)
@@ -116,6 +122,16 @@ def _plain(scene: Scene) -> Iterator[Claim]:
             confidence=Confidence.CERTAIN if certain else Confidence.LIKELY,
             summary=f"systemd could not run the unit's command: {why}",
             lines=unique(e.line for e in step),
+            phase=Phase.STARTUP,
+        )
+    elif _before_start(scene):
+        control = _before_start(scene)
+        yield Claim(
+            cause="config-invalid",
+            confidence=Confidence.LIKELY,
+            summary="A command that the unit runs before the server (ExecStartPre= or the like) ended with status "
+            f"{control[0].values['status']}, so the server was not started.",
+            lines=unique([*(e.line for e in control[:1]), *_said_before(scene, control[0])]),
             phase=Phase.STARTUP,
         )
     elif scene.signs("systemd.dependency"):
@@ -127,6 +143,21 @@ def _plain(scene: Scene) -> Iterator[Claim]:
             lines=unique(e.line for e in said),
             phase=Phase.STARTUP,
         )
+
+
+def _before_start(scene: Scene) -> list[Event]:
+    """Commands before the start that failed, when the server itself never ran."""
+    failed = [e for e in scene.signs("systemd.control-exited") if e.values["status"] != "0"]
+    return failed if failed and not scene.signs("systemd.main-exited") and not scene.events("ready") else []
+
+
+def _said_before(scene: Scene, event: Event) -> list[Line]:
+    """The last two lines of the unit's own before a line of systemd's."""
+    for stream in scene.servers:
+        if event in stream.events:
+            own = [line for line in stream.lines[: event.order] if line.ident not in ("systemd", "kernel")]
+            return own[-2:]
+    return []
 
 
 def _by_result(scene: Scene, ending: Ending) -> Iterator[Claim]:
