@@ -30,7 +30,7 @@ IDENTS = {
 }
 SHORT = {
     *("EXIT", "ERR!", "GB10", "Orin", "Thor", "died", "egra", "exec", "srv "),  # the shortest there is
-    *(" D ", ".so", "3. ", "RC=", "rc:", "rc=", "RAM "),
+    *(" D ", " D", "gloo", "RC:", ".so", "3. ", "RC=", "rc:", "rc=", "RAM "),
 }
 
 

@@ -133,6 +133,7 @@ _STEPS = {
     "start": "",
     "starting": "",
     "weights-begin": "weights",
+    "loading": "weights",
     "weights-end": "pool",
     "pool": "pool",
     "capture-begin": "capture",

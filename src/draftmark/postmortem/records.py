@@ -141,7 +141,7 @@ def _docker(source: Source) -> Iterator[ContainerRecord]:
 
 def _pods(source: Source, found: Records) -> Iterator[ContainerRecord]:
     document = _map(source.document)
-    for pod in [document, *(_map(item) for item in document.get("items") or [])]:
+    for pod in [document, *map(_map, _list(document.get("items")))]:
         status = _map(pod.get("status"))
         if pod.get("kind", "Pod") != "Pod" or not status:
             continue
@@ -149,7 +149,7 @@ def _pods(source: Source, found: Records) -> Iterator[ContainerRecord]:
         found.pod_failed = status.get("phase") == "Failed"
         limits = {
             str(c.get("name")): _map(_map(c.get("resources")).get("limits")).get("memory")
-            for c in map(_map, _map(pod.get("spec")).get("containers") or [])
+            for c in map(_map, _list(_map(pod.get("spec")).get("containers")))
         }
         if status.get("reason"):
             yield ContainerRecord(
@@ -157,7 +157,7 @@ def _pods(source: Source, found: Records) -> Iterator[ContainerRecord]:
                 reason=str(status["reason"]),
                 lines=_found(source, reason=f'"{status["reason"]}"'),
             )
-        for entry in map(_map, status.get("containerStatuses") or []):
+        for entry in map(_map, _list(status.get("containerStatuses"))):
             yield from _pod_container(entry, limits, source)
 
 
@@ -291,8 +291,12 @@ _UNITS = {
 
 def parse_quantity(text: str) -> int | None:
     """Bytes of a Kubernetes quantity such as `64Gi`; None for none and for 0."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([kMGT]i?|)", text.strip())
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([kKMGT]i?|)", text.strip())
     return int(float(match[1]) * _UNITS[match[2]]) or None if match and match[2] in _UNITS else None
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _map(value: object) -> Mapping[str, Any]:

@@ -69,7 +69,7 @@ class Sign:
         if len(text) <= _WINDOW:
             return pattern.search(text)
         places = sorted({0, *(max(0, at - _WINDOW // 2) for hint in self.hints if (at := text.find(hint)) >= 0)})
-        return next((found for at in places if (found := pattern.search(text[at : at + _WINDOW]))), None)
+        return next((found for at in places if (found := pattern.search(text, at, at + _WINDOW))), None)
 
 
 @cache

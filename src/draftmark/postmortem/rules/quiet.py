@@ -213,8 +213,8 @@ def _killed_while_stopping(scene: Scene, ending: Ending, proof: list[Line]) -> C
 
 def _loading(scene: Scene) -> bool:
     """Whether the log's last step was loading weights."""
-    steps = [e.role for e in scene.events("weights-begin", "weights-end", "ready", "pool")]
-    return bool(steps) and steps[-1] == "weights-begin"
+    steps = [e.role for e in scene.events("weights-begin", "loading", "weights-end", "ready", "pool")]
+    return bool(steps) and steps[-1] in ("weights-begin", "loading")
 
 
 def _hang(scene: Scene, ending: Ending) -> Iterator[Claim]:
