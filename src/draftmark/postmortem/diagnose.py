@@ -142,12 +142,16 @@ def _timeline(scene: Scene, proof: Sequence[Line]) -> list[Moment]:
         role = _role(event, shown)
         if role and key not in told:
             told.add(key)
-            moments.append((event.line, Moment(role, event.sign.what or event.role, event.line.evidence())))
+            moments.append((event.line, _moment(role, event.sign.what or event.role, event.line)))
     rest = [line for line in proof if (line.source, line.number) not in told]
-    moments += [(line, Moment("cause", "", line.evidence())) for line in rest]
+    moments += [(line, _moment("cause", "decisive", line)) for line in rest]
     if all(line.time is not None and line.clock == "wall" for line, _ in moments):
         moments.sort(key=lambda pair: pair[0].time or 0.0)
     return _thin([moment for _, moment in moments])
+
+
+def _moment(role: str, what: str, line: Line) -> Moment:
+    return Moment(role, what, line.evidence(), line.time if line.clock == "wall" else None)
 
 
 def _without_runs(events: list[Event]) -> list[Event]:

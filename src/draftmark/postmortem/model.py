@@ -161,11 +161,17 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """One entry of the timeline: `role` is `cause`, `support`, `consequence`, `state`, `stop` or `exit`."""
+    """One entry of the timeline.
+
+    Attributes:
+        role: `cause`, `support`, `consequence`, `state`, `stop` or `exit`.
+        at: Seconds since the epoch, where the line has a wall clock; a year or zone that is not written is guessed.
+    """
 
     role: str
     what: str
     evidence: Evidence
+    at: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

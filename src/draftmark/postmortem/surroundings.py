@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 
 from draftmark.model import Evidence
 from draftmark.postmortem.claims import unique
@@ -82,7 +83,7 @@ def not_examined(scene: Scene, judgement: Judgement) -> Iterator[Unread]:
     in_pod = bool(scene.records.pod)
     in_container = bool(scene.records.containers) and not in_pod
     if not scene.kernel_read and "kernel log" not in named:
-        command = "on the node: sudo journalctl -k --since -1d" if in_pod else "sudo journalctl -k --since -1d"
+        command = f"{'on the node: ' if in_pod else ''}sudo journalctl -k {_window(scene)}"
         yield Unread("kernel log", "not handed over", command)
     if not scene.journal_read and not (in_pod or in_container) and "unit journal" not in named:
         yield Unread(
@@ -100,11 +101,19 @@ def not_examined(scene: Scene, judgement: Judgement) -> Iterator[Unread]:
         )
 
 
+def _window(scene: Scene) -> str:
+    """Options of journalctl for the days around the death: whole days, so that a zone does not matter."""
+    if scene.death is None:
+        return "--since -1d"
+    day = datetime.fromtimestamp(scene.death, UTC)
+    return f"--since {day - timedelta(days=1):%Y-%m-%d} --until {day + timedelta(days=2):%Y-%m-%d}"
+
+
 def candidates(scene: Scene, judgement: Judgement) -> Iterator[Candidate]:
     """Causes that are possible, and the command that would settle each."""
     ending = judgement.ending
     unit = scene.subject.unit or "UNIT"
-    kernel = "sudo journalctl -k --since -1d | grep -nE 'oom-kill:|Killed process'"
+    kernel = f"sudo journalctl -k {_window(scene)} | grep -nE 'oom-kill:|Killed process'"
     stopping = bool(ending.stops or ending.asked)
     killed = 9 in (ending.signal, ending.child_signal)
     oom = bool(scene.events("oom-record")) or ending.result == "oom-kill"

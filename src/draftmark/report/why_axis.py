@@ -73,9 +73,16 @@ class Axis:
     day: str | None
 
 
-def axis(stamps: Sequence[str | None]) -> Axis | None:
-    """An axis for times as they were written; None when fewer than two can be placed."""
+def axis(stamps: Sequence[str | None], placed: Sequence[float | None] = ()) -> Axis | None:
+    """An axis for times as they were written; None when fewer than two can be placed.
+
+    Args:
+        stamps: As written.
+        placed: Seconds since the epoch of the same moments, where whoever read the lines could tell.
+    """
     times, relative = seconds(stamps)
+    if sum(time is not None for time in placed) > 1:
+        times, relative = list(placed), False
     known = sorted({time for time in times if time is not None})
     if sum(time is not None for time in times) < 2:
         return None

@@ -28,7 +28,7 @@ _PROCESS = re.compile(r"\((?P<who>(?:EngineCore|APIServer|Worker|VllmWorker)[\w-
 
 def chart(moments: Sequence[Moment]) -> Markup | None:
     """The drawing and its key; None when fewer than two moments have a time on one clock."""
-    scale = axis([moment.evidence.time for moment in moments])
+    scale = axis([moment.evidence.time for moment in moments], [moment.at for moment in moments])
     if scale is None:
         return None
     lanes: dict[str, list[int]] = {}

@@ -37,8 +37,7 @@ class Head:
     Attributes:
         stream: `stdout` or `stderr`, where a container runtime says so.
         partial: The runtime cut the line here: the stream's next one goes on with it.
-        framed: A bar stands between date and text.
-        quoted: The text is a quoted cell.
+        around: What a viewer put around the text: `|` (a table), `"` (a quoted cell), or nothing.
         dated: Epoch seconds of a date that was written with its year, wherever it stood.
     """
 
@@ -54,8 +53,7 @@ class Head:
     host = ""
     stream = ""
     partial = False
-    framed = False
-    quoted = False
+    around = ""
     fields: Mapping[str, str] = NO_FIELDS
 
     def __init__(self, calendar: Calendar) -> None:

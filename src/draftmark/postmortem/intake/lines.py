@@ -58,7 +58,8 @@ class LineReader:
         self.name = name
         self.dates: list[float] = []
         self._calendar = calendar
-        self._habits = habits
+        self._closed = habits.closed
+        self._ambiguous = habits.carriers
         self._hints = hints.literals
         self._limits = limits
         self._width = limits.line_chars
@@ -68,9 +69,9 @@ class LineReader:
     def read(self, lines: Iterable[tuple[int, str]], firsts: Mapping[int, str] = _NO_FIRSTS) -> tuple[Line, ...]:
         """Every `Line` of the numbered raw lines; those that were put together are shown by their `firsts` rows."""
         for number, raw in lines:
-            first = clean(firsts[number]) if number in firsts else None
             for piece in parts(clean(raw)):
-                self._piece(number, first or piece, piece, Head(self._calendar), 0)
+                shown = clean(firsts[number]) if firsts and number in firsts else piece
+                self._piece(number, shown, piece, Head(self._calendar), 0)
         return self._all()
 
     def read_entries(self, entries: Iterable[Entry]) -> tuple[Line, ...]:
@@ -89,9 +90,9 @@ class LineReader:
         return tuple(out)
 
     def _piece(self, number: int, raw: str, text: str, head: Head, depth: int) -> None:
-        at = peel(text, head, self._habits.carriers)
+        at = peel(text, head, self._ambiguous)
         rest = text[at:] if at else text
-        if head.framed or head.quoted:
+        if head.around:
             rest = self._inside(rest, head)
         if rest[:1] in _RECORD_STARTS and depth < _RECORDS_DEEP and (texts := _record(rest, head)) is not None:
             self._texts(number, raw, texts, head, depth)
@@ -102,9 +103,9 @@ class LineReader:
 
     def _inside(self, text: str, head: Head) -> str:
         """Without the end of what a viewer put around a line."""
-        if head.quoted:
+        if head.around == '"':
             return unquoted(text)
-        return text.rstrip().removesuffix("|").rstrip(" ") if self._habits.closed else text
+        return text.rstrip().removesuffix("|").rstrip(" ") if self._closed else text
 
     def _texts(self, number: int, raw: str, texts: list[str], head: Head, depth: int) -> None:
         """The texts of one record, each with what the record says of itself."""

@@ -21,7 +21,8 @@ _ANGLE: Layers = (c.RFC5424, c.PRIORITY)
 _ROUND: Layers = (g.PROCESS, g.RAY, g.RAYLET)
 _LEVEL: Layers = (g.VLLM, g.UVICORN, g.BASIC)
 _GLOG: Layers = (g.GLOG,)
-_DATE: Layers = (c.MONTH_FIRST, c.WEEKDAY_ISO, v.SPELLED)
+_DATE: Layers = (c.MONTH_FIRST, c.WEEKDAY_ISO)
+_SPELLED: Layers = (v.SPELLED, *_DATE)
 _QUOTE: Layers = (v.QUOTE,)
 _BAR: Layers = (v.BAR,)
 _FACILITY: Layers = (c.KERNEL_FACILITY,)
@@ -65,7 +66,9 @@ def _word_layers(text: str, at: int, first: str) -> Layers:
     if start in _FACILITIES:
         return _FACILITY
     blank = text.find(" ", at, at + 14)
-    return _DATE if blank > 0 and text[blank + 1 : blank + 3].strip()[:1].isdigit() else ()
+    if blank < 0 or not text[blank + 1 : blank + 3].strip()[:1].isdigit():
+        return ()
+    return _SPELLED if " 20" in text[blank + 2 : blank + 9] else _DATE
 
 
 def peel(text: str, head: Head, ambiguous: Layers = ()) -> int:

@@ -21,7 +21,7 @@ def bars(line: str, at: int, head: Head) -> int:
     match = _OPEN_BAR.match(line, at)
     if match is None:
         return -1
-    head.framed = True
+    head.around = "|"
     after = match.end()
     if level := _LEVEL_COLUMN.match(line, after):
         head.level = LEVELS.get(level[1], "I")
@@ -33,7 +33,7 @@ def bars(line: str, at: int, head: Head) -> int:
 def cell(line: str, at: int, head: Head) -> int:
     """The comma of a CSV export between a date and the text; -1 when there is none."""
     if match := _QUOTED_CELL.match(line, at):
-        head.quoted = True
+        head.around = '"'
         return match.end()
     match = _BARE_CELL.match(line, at)
     return match.end() if match else -1

@@ -31,13 +31,14 @@ def width(lines: NumberedLines, carriers: Layers) -> int:
     Many lines are exactly that long, none is longer, few are nearly as long, and nearly all of those that are have
     a successor without a prefix, in a source where lines have one otherwise.
     """
-    most = max((len(raw) for _, raw in lines), default=0)
+    lengths = [len(raw) for _, raw in lines]
+    most = max(lengths, default=0)
     if most not in _WIDTHS:
         return 0
-    lengths = [len(raw) for _, raw in lines]
     full = lengths.count(most)
-    near = sum(most - _NEAR <= length < most for length in lengths)
-    if full < _LEAST or full <= 2 * near or len(lines) - full < _LEAST:
+    if full < _LEAST or len(lines) - full < _LEAST:
+        return 0
+    if full <= 2 * sum(map(lengths.count, range(most - _NEAR, most))):
         return 0
     return most if _goes_on(lines, most, carriers) else 0
 
