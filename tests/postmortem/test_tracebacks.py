@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,6 +19,11 @@ INNER = '  File "/opt/engine/model.py", line 99, in forward'
 CODE = "    return self.model(x)"
 DURING = "During handling of the above exception, another exception occurred:"
 DIRECT = "The above exception was the direct cause of the following exception:"
+
+
+def places(frames: Sequence[str]) -> list[str]:
+    """Files and functions, without the source lines behind them."""
+    return [frame.partition(" ")[0] for frame in frames]
 
 
 def texts(trace: Trace) -> list[str]:
@@ -35,7 +42,7 @@ def test_a_plain_one() -> None:
     )
     raised = trace.raised[0]
     assert (raised.type, raised.message, raised.line.number) == ("IndexError", "out of range", 8)
-    assert raised.frames == ["/opt/engine/loop.py:run", "/opt/engine/model.py:forward"]
+    assert places(raised.frames) == ["/opt/engine/loop.py:run", "/opt/engine/model.py:forward"]
     assert raised.code is not None
     assert raised.code.text.strip() == "y = x[9]"
     assert (trace.order, trace.begin.number, trace.end) == (1, 2, 8)
@@ -65,8 +72,8 @@ def test_a_chain_is_in_the_order_of_raising(link: str) -> None:
         BEGIN, INNER, CODE, "KeyError: 'lm_head'", "", link, "", BEGIN, OUTER, CODE, "RuntimeError: load failed"
     )
     assert texts(trace) == ["KeyError: 'lm_head'", "RuntimeError: load failed"]
-    assert trace.raised[0].frames == ["/opt/engine/model.py:forward"]
-    assert trace.raised[1].frames == ["/opt/engine/loop.py:run"]
+    assert places(trace.raised[0].frames) == ["/opt/engine/model.py:forward"]
+    assert places(trace.raised[1].frames) == ["/opt/engine/loop.py:run"]
     assert trace.end == 10
 
 
@@ -93,7 +100,7 @@ def test_ranks_that_print_at_once_are_kept_apart() -> None:
         rows += [line(zero, actor="TP0"), line(first, actor="TP1")]
     traces = read_traces(rows)
     assert [texts(trace) for trace in traces] == [["RuntimeError: rank zero"], ["EOFError: rank one"]]
-    assert traces[0].raised[0].frames == ["/opt/engine/model.py:forward"]
+    assert places(traces[0].raised[0].frames) == ["/opt/engine/model.py:forward"]
 
 
 def test_writers_of_a_shared_journal_are_kept_apart() -> None:
@@ -153,7 +160,7 @@ def test_a_message_ends_at_the_next_record() -> None:
 
 def test_a_message_is_not_endless() -> None:
     trace = one(BEGIN, OUTER, CODE, "RuntimeError: first", *(f"row {n}" for n in range(500)))
-    assert len(trace.raised[0].more) < 20
+    assert len(trace.raised[0].more) < 50
 
 
 def test_a_stamped_line_is_no_further_line_of_a_message() -> None:

@@ -121,7 +121,7 @@ class Stage:
         for event in self._marks:
             if event.order > order:
                 break
-            if actor and event.line.actor and _rank(event.line.actor) != _rank(actor):
+            if _other_rank(actor, event.line.actor):
                 continue
             step = _STEPS.get(event.role, step)
         return step
@@ -145,9 +145,13 @@ _STEPS = {
 _MARKS = frozenset((*_STEPS, "http-up", "stop", "drain"))
 
 
-def _rank(actor: str) -> str:
-    match = re.search(r"(?:TP|rank|Worker_TP)\s?(\d+)", actor)
-    return match[1] if match else actor
+def _other_rank(one: str, other: str) -> bool:
+    """Whether two writers are different ranks; one without a rank, such as the engine's core, speaks for all."""
+    ranks = [match[1] for actor in (one, other) if (match := _RANK.search(actor))]
+    return len(ranks) > 1 and ranks[0] != ranks[1]
+
+
+_RANK = re.compile(r"(?:TP|rank)\s?(\d+)")
 
 
 def find_faults(
@@ -193,7 +197,7 @@ def _of_event(event: Event, stage: Stage, events: Sequence[Event]) -> Fault:
         line=event.line,
         order=event.order,
         what=sign.what,
-        wrapper=sign.wrapper or event.line.level == "W",
+        wrapper=sign.wrapper or (event.line.level == "W" and "NCCL WARN" not in event.line.text),
         symptom=sign.symptom,
         request=sign.request,
         client=sign.client,
@@ -306,15 +310,19 @@ def _is_echo(raised: Raised, tables: Tables) -> bool:
     )
 
 
+_WORDS = 6  # further lines of a message that speak for the exception: what comes later is a tool's output
+
+
 def _signs_of(raised: Raised, tables: Tables, *, startup: bool) -> list[Sign]:
     """Fault signs that an exception's own words fulfil; noise among them cancels all."""
-    texts = [raised.text, *(line.text for line in raised.more)]
+    texts = [raised.text, *(line.text for line in raised.more[:_WORDS])]
     found: dict[str, Sign] = {}
-    for text in texts:
+    for place, text in enumerate(texts):
         for hint, signs in tables.by_hint.items():
             if hint in text:
                 for sign in signs:
-                    if sign.voice in ("app", "any") and sign.id not in found and sign.search(text):
+                    sure = place == 0 or sign.strength == "certain"  # a guess needs the exception's own first words
+                    if sure and sign.voice in ("app", "any") and sign.id not in found and sign.search(text):
                         found[sign.id] = sign
     if any(sign.role == "noise" and not sign.id.endswith("advice") for sign in found.values()):
         return []
@@ -344,8 +352,8 @@ _GENERIC = frozenset(("RuntimeError", "Exception", "ValueError", "OSError"))
 
 def _refusal(sign: Sign, links: Sequence[Raised], tables: Tables) -> str:
     """A refused setting, or a model that the engine cannot serve: by where it was raised, then by the words."""
-    if frames_in(links, *_ARGUMENTS):
-        return "config-invalid"
+    if frames_in(links, *_ARGUMENTS) or sign.strength == "certain":
+        return "config-invalid" if sign.strength != "certain" else sign.cause
     said = {s.cause for raised in links for s in _signs_of(raised, tables, startup=True)}
     return "unsupported-model-feature" if "unsupported-model-feature" in said else sign.cause
 

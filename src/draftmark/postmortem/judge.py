@@ -96,7 +96,12 @@ def _failure(own: list[Claim]) -> Claim | None:
     # An abort by the records alone says less than a message about what another rank or library met.
     told = [c for c in own if c.confidence is not Confidence.CERTAIN and c.fault is not None]
     bare = next(iter(named), None)
-    if bare is not None and bare.confidence is not Confidence.CERTAIN and told:
+    if (
+        bare is not None
+        and bare.cause == "segfault-or-abort"
+        and bare.confidence is not Confidence.CERTAIN
+        and told
+    ):
         bare = told[0]
     return next(iter(sure), None) or bare or next(iter(own), None)
 

@@ -18,11 +18,11 @@ _FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<
 _EXCEPTION = re.compile(r"^(?P<type>(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?::\s?(?P<message>.*))?$")
 _NO_TYPE = re.compile(r"^(?:INFO|WARNING|WARN|ERROR|DEBUG|CRITICAL|NOTE|HINT|Process|Exception ignored)\b")
 _RECORD = re.compile(
-    r"^(?:(?:INFO|WARNING|ERROR|DEBUG|CRITICAL)\b|\[|SIGQUIT|Received sig|kill_process_tree|Subprocess |"
-    r"(?:Decode|Prefill) batch|Process \S+:$|(?:\w+ )?(?:Scheduler|Manager) |terminate called)"
+    r"^(?:(?:INFO|WARNING|ERROR|DEBUG|CRITICAL)\b|\[(?!\d+/\d+\])|SIGQUIT|Received sig|kill_process_tree|"
+    r"Subprocess |(?:Decode|Prefill) batch|Process \S+:$|(?:\w+ )?(?:Scheduler|Manager) |terminate called)"
 )
 _PATIENCE = 400  # lines of others that may stand inside a traceback
-_MESSAGE_LINES = 12
+_MESSAGE_LINES = 40
 _LINKS = 30  # of a chain: the root comes first
 _MOST = 100  # of thousands of tracebacks, the first and the last half of so many
 
@@ -36,7 +36,7 @@ class Raised:
         message: First line of the message.
         line: The line that names it.
         more: Further lines of the message.
-        frames: `file:function` from the outermost call to the innermost.
+        frames: `file:function` and the source line, from the outermost call to the innermost.
         code: The source line that raised it, as quoted; None when the traceback quotes none.
     """
 
@@ -163,6 +163,8 @@ def _read_into(current: _Open, line: Line) -> bool:
     if text[0] in " \t":
         if text.strip(" \t^~"):
             current.code = line
+            if current.frames:
+                current.frames[-1] += " " + text.strip()[:120]
         return True
     found = None if _NO_TYPE.match(text) else _EXCEPTION.match(text)
     if found is None or (not current.frames and not current.trace.raised and not found["message"]):

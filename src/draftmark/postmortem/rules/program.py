@@ -149,6 +149,17 @@ def _asked_before(scene: Scene, fault: Fault) -> bool:
 def _sigbus(scene: Scene) -> Iterator[Claim]:
     """A bus error: shared memory that is too small, or weights that cannot be mapped, or cannot be told."""
     said = scene.events("sigbus")
+    attach = scene.events("shm-attach")
+    tight = [c for c in scene.records.containers if c.shm_bytes is not None and c.shm_bytes < _SHM_SMALL]
+    if attach and tight and "host" not in tight[0].ipc_mode:
+        yield Claim(
+            cause="shared-memory-too-small",
+            confidence=Confidence.LIKELY,
+            summary=f"NCCL cannot use /dev/shm: it holds {(tight[0].shm_bytes or 0) >> 20} MiB in this container.",
+            lines=unique([attach[0].line, *(c.lines["shm_bytes"] for c in tight if "shm_bytes" in c.lines)]),
+            phase=_phase(scene, attach),
+        )
+        return
     if not said and not any(e.values.get("status") == "7" for e in scene.signs("systemd.main-exited")):
         return
     lines = [event.line for event in said] or [e.line for e in scene.signs("systemd.main-exited")]
