@@ -14,8 +14,8 @@ _CARETS = re.compile(r"(?:\^\[|#033)\[[0-9;]{0,32}m")
 # Colours whose escape character a web page lost: only where one is set and reset in the same line.
 _SGR = r"(?:[1-9]|[349]\d|10[0-7]|[01];\d{1,3}|[34]8;[25];\d[\d;]{0,12})m"
 _ESCAPED = r"(?<!\\u001[bB])(?<!\\x1[bB])(?<!\\033)(?<!\\e)"  # still in JSON or in a repr
-_BARE_SET = re.compile(_ESCAPED + r"\[" + _SGR)
-_BARE = re.compile(_ESCAPED + r"\[(?:" + _SGR + r"|(?:0|2[1-9]|39|49)m)")
+_BARE_SET = _ESCAPED + r"\[" + _SGR
+_BARE = _ESCAPED + r"\[(?:" + _SGR + r"|(?:0|2[1-9]|39|49)m)"
 _TAB = {9: " "}
 _CONTROL_SPACES = "\n\r\v\f\x1c\x1d\x1e\x1f\x85\u2028\u2029"
 
@@ -32,8 +32,8 @@ def clean(line: str) -> str:
         line = _ESCAPES.sub("", line)
     if "[" in line and ("^[[" in line or "#033[" in line):
         line = _CARETS.sub("", line)
-    if "[0m" in line and (found := _BARE_SET.search(line)) and found.start() < line.rfind("[0m"):
-        line = _BARE.sub("", line)
+    if "[0m" in line and (found := re.search(_BARE_SET, line)) and found.start() < line.rfind("[0m"):
+        line = re.sub(_BARE, "", line)
     return line.replace("\x00", "") if "\x00" in line else line
 
 

@@ -11,6 +11,7 @@ from draftmark.postmortem.intake.clean import clean, parts, printable
 from draftmark.postmortem.intake.clock import Calendar
 from draftmark.postmortem.intake.entries import Entry
 from draftmark.postmortem.intake.head import Head
+from draftmark.postmortem.intake.layer import Lazy
 from draftmark.postmortem.intake.limits import Hints, Limits
 from draftmark.postmortem.intake.peel import AMBIGUOUS, Layers, looks_like, peel
 from draftmark.postmortem.intake.structured import entry_texts, is_logfmt, logfmt, record
@@ -25,9 +26,12 @@ _JOINED_CHARS = 1 << 18
 _SAMPLE = 100
 _DATES = 5000  # are enough to tell a year by
 _NO_FIRSTS: Mapping[int, str] = {}
+_WIDTHS = range(40, 400)  # of terminals
+_FULL_LINES = 8
+_NEAR = 4  # columns
 _MOST = 0.6
 _LABELLED = 0.3  # are enough where Slurm says that the step is its own
-_SLURM = re.compile(r"(?:slurmstepd|slurmd|srun|sbatch|salloc)(?:-[\w.-]{1,64})?: ")
+_SLURM = Lazy(r"(?:slurmstepd|slurmd|srun|sbatch|salloc)(?:-[\w.-]{1,64})?: ")
 _RANK_AT_END = re.compile(r" rank=(\d{1,5})\s{0,4}\Z")
 
 
@@ -211,7 +215,7 @@ def habits_of(lines: NumberedLines, calendar: Calendar) -> Habits:
         rest = text[peel(text[:1000], Head(calendar)) :]
         if not rest.strip():
             continue
-        if _SLURM.match(rest):
+        if rest[0] == "s" and _SLURM.match(rest, 0):
             slurm += 1
             continue
         total += 1
@@ -224,6 +228,18 @@ def habits_of(lines: NumberedLines, calendar: Calendar) -> Habits:
     common = [name for name, count in counts.items() if total >= 3 and count >= least.get(name, _MOST) * total]
     carriers = tuple(AMBIGUOUS[name] for name in common if name != "stern" or len(pods) <= 16)
     return Habits(carriers, closed=total >= 3 and closed >= _MOST * total)
+
+
+def full_width(lines: NumberedLines) -> int:
+    """The length that many lines have, none exceeds and few come near: a terminal's width, it may be; else 0."""
+    lengths = [len(raw) for _, raw in lines]
+    most = max(lengths, default=0)
+    if most not in _WIDTHS:
+        return 0
+    full = lengths.count(most)
+    if full < _FULL_LINES or len(lines) - full < _FULL_LINES:
+        return 0
+    return 0 if full <= 2 * sum(map(lengths.count, range(most - _NEAR, most))) else most
 
 
 def anchor_of(sources: Iterable[NumberedLines], hints: Hints, limits: Limits) -> float | None:

@@ -13,10 +13,9 @@ from draftmark.postmortem.intake.clean import clean, printable
 from draftmark.postmortem.intake.clock import Calendar
 from draftmark.postmortem.intake.entries import Entry, bounded, export_entries, is_export, json_entries
 from draftmark.postmortem.intake.limits import Hints, Limits
-from draftmark.postmortem.intake.lines import LineReader, anchor_of, habits_of
+from draftmark.postmortem.intake.lines import LineReader, anchor_of, full_width, habits_of
 from draftmark.postmortem.intake.scan import Scanned, scan
 from draftmark.postmortem.intake.structured import decode
-from draftmark.postmortem.intake.wraps import joined, width
 from draftmark.postmortem.model import Kind, Line, Source
 
 _HEAD_BYTES = 1 << 16
@@ -149,8 +148,10 @@ def _source(raw: Raw, calendar: Calendar, hints: Hints, limits: Limits) -> Sourc
         reader = LineReader(raw.name, calendar, habits, hints, limits)
         if raw.entries:
             lines = reader.read_entries(raw.entries)
-        elif column := width(scanned.lines, habits.carriers):
-            lines = reader.read(*joined(scanned.lines, column, habits.carriers))
+        elif column := full_width(scanned.lines):
+            from draftmark.postmortem.intake.wraps import unwrapped
+
+            lines = reader.read(*unwrapped(scanned.lines, column, habits.carriers))
         else:
             lines = reader.read(scanned.lines)
     elif raw.kind is Kind.UNUSABLE:

@@ -6,14 +6,14 @@ import re
 
 from draftmark.postmortem.intake.clock import day_start, fraction, month_number, seconds_of_day
 from draftmark.postmortem.intake.head import LEVELS, Head
-from draftmark.postmortem.intake.layer import Layer
+from draftmark.postmortem.intake.layer import Layer, Lazy
 
-_OPEN_BAR = re.compile(r"[ \t]{1,3}\|(?: |$)")
-_LEVEL_COLUMN = re.compile(r"(TRACE|DEBUG|INFO|NOTICE|SUCCESS|WARNING|WARN|ERROR|CRITICAL|FATAL) {0,8}\|(?: |$)")
-_PLACE = re.compile(r"[\w.<>/-]{1,200}:[\w.<>]{1,200}:\d{1,6} - ")  # loguru's name:function:line
-_QUOTED_CELL = re.compile(r'"?,"')
-_BARE_CELL = re.compile(r'"?,(?=[^\s\d"])')
-_STREAM = re.compile(r" ([\w.-]{1,200}/[\w.-]{1,200}/[0-9a-f]{32})(?: |$)")
+_OPEN_BAR = Lazy(r"[ \t]{1,3}\|(?: |$)")
+_LEVEL_COLUMN = Lazy(r"(TRACE|DEBUG|INFO|NOTICE|SUCCESS|WARNING|WARN|ERROR|CRITICAL|FATAL) {0,8}\|(?: |$)")
+_PLACE = Lazy(r"[\w.<>/-]{1,200}:[\w.<>]{1,200}:\d{1,6} - ")  # loguru's name:function:line
+_QUOTED_CELL = Lazy(r'"?,"')
+_BARE_CELL = Lazy(r'"?,(?=[^\s\d"])')
+_STREAM = Lazy(r" ([\w.-]{1,200}/[\w.-]{1,200}/[0-9a-f]{32})(?: |$)")
 
 
 def bars(line: str, at: int, head: Head) -> int:

@@ -12,12 +12,10 @@ from draftmark.postmortem.intake.peel import Layers, peel
 
 NumberedLines = Sequence[tuple[int, str]]
 
-_WIDTHS = range(40, 400)
 _LEAST = 8  # full lines
 _DIFFERENT = 4  # of them that have a prefix, with what follows, figures apart
 _SURE = 0.9  # of the full lines go on in a line without a prefix
 _APART = 0.5  # at most, of the others do
-_NEAR = 4  # columns: where lines would end too, had they only chanced to be as long
 _MOST_ROWS = 200
 _SEEN = 2000
 _FIGURES = re.compile(r"\d+|\^+")
@@ -25,25 +23,17 @@ _DRAWN = re.compile(r"\s*[|+*=#~_<>\u2500-\u259f-]{1,3}(?:[\s|+*=#~_<>\u2500-\u2
 _OWN = re.compile(r" {2}|\t|Traceback \(most recent|During handling of|The above exception|\s*$")
 
 
-def width(lines: NumberedLines, carriers: Layers) -> int:
-    """The column that a terminal cut the lines at; 0 when they were not, or might not have been.
+def unwrapped(lines: NumberedLines, most: int, carriers: Layers) -> tuple[NumberedLines, Mapping[int, str]]:
+    """The lines as they were before a terminal of width `most` cut them, or as they are where none may have.
 
-    Many lines are exactly that long, none is longer, few are nearly as long, and nearly all of those that are have
-    a successor without a prefix, in a source where lines have one otherwise.
+    Returns:
+        The lines, and by number the first row of each that was put together.
     """
-    lengths = [len(raw) for _, raw in lines]
-    most = max(lengths, default=0)
-    if most not in _WIDTHS:
-        return 0
-    full = lengths.count(most)
-    if full < _LEAST or len(lines) - full < _LEAST:
-        return 0
-    if full <= 2 * sum(map(lengths.count, range(most - _NEAR, most))):
-        return 0
-    return most if _goes_on(lines, most, carriers) else 0
+    return _joined(lines, most, carriers) if _goes_on(lines, most, carriers) else (lines, {})
 
 
 def _goes_on(lines: NumberedLines, most: int, carriers: Layers) -> bool:
+    """Whether nearly all lines of that length have a successor without a prefix, where others have one."""
     pairs = [(lines[i][1], lines[i + 1][1]) for i in range(len(lines) - 1) if lines[i + 1][0] == lines[i][0] + 1]
     full = [(raw, after) for raw, after in pairs if len(raw) == most and not _DRAWN.match(raw)][:_SEEN]
     begun = [(_FIGURES.sub("0", raw), _FIGURES.sub("0", after)) for raw, after in full if _prefixed(raw, carriers)]
@@ -62,8 +52,7 @@ def _prefixed(raw: str, carriers: Layers) -> bool:
     return peel(clean(raw), Head(Calendar(0.0)), carriers) > 0
 
 
-def joined(lines: NumberedLines, most: int, carriers: Layers) -> tuple[NumberedLines, Mapping[int, str]]:
-    """The lines as they were before they were cut, and by number the first row of each that was put together."""
+def _joined(lines: NumberedLines, most: int, carriers: Layers) -> tuple[NumberedLines, Mapping[int, str]]:
     whole: list[tuple[int, str]] = []
     firsts: dict[int, str] = {}
     rows = 0
