@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from draftmark.postmortem.hints import hints_in
 from draftmark.postmortem.model import Line
 from draftmark.postmortem.tables import ANY, Sign, Tables
-from draftmark.postmortem.tracebacks import Trace, read_traces
+from draftmark.postmortem.tracebacks import Trace, leaves_open, quotes_a_request, read_traces
 
 _VOICES = {
     "systemd": "systemd",
@@ -107,8 +107,14 @@ def read_events(
     """
     found: list[Event] = []
     hinted = standing_hints(lines, tables) if standing is None else standing
+    quoted = False
     for order, line in enumerate(lines):
         hints = hinted.get(id(line), ())
+        # A request's text may go on in lines of its own, which no logger has stamped.
+        if quoted and line.stamp is None and voice(line) == "app":
+            quoted = "'" not in line.text
+            continue
+        quoted = not records and quotes_a_request(line) and leaves_open(line)
         if hints or line.fields:
             found.extend(_line_events(line, order, tables, hints, records=records))
     return _without_floods(found)
@@ -152,7 +158,7 @@ def _line_events(line: Line, order: int, tables: Tables, hints: Sequence[str], *
             continue
         values = {k: v for k, v in match.groupdict().items() if v is not None} if match else {}
         hits.append(Event(sign, line, order, values))
-    if any(hit.role == "noise" for hit in hits):
+    if any(hit.role == "noise" for hit in hits) or (speaker == "app" and quotes_a_request(line)):
         hits = [hit for hit in hits if hit.role != "fault"]
     yield from hits
 

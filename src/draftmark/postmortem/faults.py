@@ -176,6 +176,9 @@ def find_faults(
     return sorted(found, key=lambda fault: fault.order)
 
 
+_OF_A_REQUEST = re.compile(
+    r"(?i)\brequest\b.{0,60}\b(?:failed|aborted|rejected)\b|\brequest aborted\b|\bHTTP 5\d\d\b"
+)
 _CALM = frozenset(("I", "D"))  # what a logger calls information is not a failure
 
 
@@ -199,7 +202,7 @@ def _of_event(event: Event, stage: Stage, events: Sequence[Event]) -> Fault:
         what=sign.what,
         wrapper=sign.wrapper or (event.line.level == "W" and "NCCL WARN" not in event.line.text),
         symptom=sign.symptom,
-        request=sign.request,
+        request=sign.request or bool(_OF_A_REQUEST.search(event.line.text)),
         client=sign.client,
         phase=stage.phase(event.order),
         sign=sign,

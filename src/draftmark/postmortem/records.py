@@ -13,6 +13,7 @@ from typing import Any
 from draftmark.postmortem.model import Kind, Line, Source
 
 _UNLIMITED = 1 << 60
+_MOST_PODS = 300
 
 
 @dataclass(slots=True)
@@ -141,7 +142,7 @@ def _docker(source: Source) -> Iterator[ContainerRecord]:
 
 def _pods(source: Source, found: Records) -> Iterator[ContainerRecord]:
     document = _map(source.document)
-    for pod in [document, *map(_map, _list(document.get("items")))]:
+    for pod in [document, *map(_map, _list(document.get("items"))[:_MOST_PODS])]:
         status = _map(pod.get("status"))
         if pod.get("kind", "Pod") != "Pod" or not status:
             continue

@@ -13,10 +13,10 @@ from draftmark.postmortem.faults import Fault, Stage, find_faults, mark_survived
 from draftmark.postmortem.lives import last_ended, split_lives
 from draftmark.postmortem.model import Kind, Line, Source, Unread
 from draftmark.postmortem.prose import is_prose
-from draftmark.postmortem.records import Records, read_records
-from draftmark.postmortem.subject import Subject, find_subject
+from draftmark.postmortem.records import ContainerRecord, Records, read_records
+from draftmark.postmortem.subject import Subject, find_subject, is_likely
 from draftmark.postmortem.tables import Tables
-from draftmark.postmortem.times import covers, death_of, within
+from draftmark.postmortem.times import covers, death_of, one_clock, within
 
 _ROTATION = re.compile(r"(?:[.-](?:\d{1,3}|\d{8}(?:-\d+)?))?(?:\.(?:gz|zst|xz|bz2))?$")
 _RECORD_KINDS = (
@@ -150,6 +150,8 @@ def build_scene(
     containers = [c.name for c in records.containers if c.name] + _container_ids(sources)
     standing = standing_hints(everything, tables)
     subject = find_subject(everything, tables, standing, unit=named, named=containers)
+    subject.pods = frozenset([records.pod] if records.pod else [])
+    records.containers = _of_the_server(records.containers)
     if records.unit and records.unit.get("ExecMainPID").isdigit():
         subject.pids.add(int(records.unit.get("ExecMainPID")))
     streams = [_stream(name, lines, tables, subject, standing) for name, lines in groups.items() if lines]
@@ -196,9 +198,15 @@ def _drop_other_times(scene: Scene) -> None:
     if end is None or not begins:
         return
     span = (min(begins), end)
+    edges = [line for s in speaking for line in (s.first, s.last) if line is not None and line.time in span]
+
+    def keep(line: Line) -> bool:
+        same = any(one_clock(line, edge) for edge in edges)
+        return voice(line) != "kernel" or within(line, span, same_clock=same)
+
     for stream in scene.streams:
-        stream.events = [e for e in stream.events if voice(e.line) != "kernel" or within(e.line, span)]
-        stream.faults = [f for f in stream.faults if voice(f.line) != "kernel" or within(f.line, span)]
+        stream.events = [e for e in stream.events if keep(e.line)]
+        stream.faults = [f for f in stream.faults if keep(f.line)]
 
 
 def _groups(sources: Sequence[Source]) -> dict[str, list[Line]]:
@@ -215,6 +223,16 @@ def _base(name: str) -> str:
     while previous != name:
         previous, name = name, _ROTATION.sub("", name)
     return name
+
+
+_POD = re.compile(r"\bpods?/([\w.-]+)")
+_MOST_CONTAINERS = 100
+
+
+def _of_the_server(containers: list[ContainerRecord]) -> list[ContainerRecord]:
+    """Of several containers, those that run a language model's server: a sidecar's end is its own."""
+    likely = [c for c in containers if is_likely(c.name) or is_likely(c.image)]
+    return (likely if likely and len(containers) > 1 else containers)[:_MOST_CONTAINERS]
 
 
 def _container_ids(sources: Sequence[Source]) -> list[str]:
@@ -253,7 +271,7 @@ def _stream(name: str, lines: list[Line], tables: Tables, subject: Subject, stan
         later_alive=later,
         complete=life.end == len(ours),
         first=ours[life.begin] if life.end > life.begin else None,
-        last=ours[life.end - 1] if ours and life.end > life.begin else None,
+        last=next((line for line in reversed(ours[life.begin : life.end]) if voice(line) != "kernel"), None),
     )
 
 
@@ -277,7 +295,10 @@ def _of_engine(event: Event, engine: str | None) -> bool:
 
 
 def _about_us(event: Event, subject: Subject) -> bool:
-    """Drop what a daemon or the kernel did to somebody else."""
+    """Drop what a daemon, a supervisor or the kernel did to somebody else."""
+    pod = _POD.search(event.line.text) if event.sign.id.startswith("k8s.") else None
+    if pod and not subject.is_pod(pod[1]):
+        return False
     if event.sign.target == "cgroup":
         return subject.killed(cgroup=event.values.get("cgroup", "")) is not False
     if event.sign.target == "comm":

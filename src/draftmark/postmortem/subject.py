@@ -44,6 +44,7 @@ class Subject:
         unit: Its systemd unit; `` when none is known.
         others: Units that the lines name and that are not ours.
         idents: What journald or compose calls the writer of its lines; empty when lines bear no name.
+        pods: Names of its pods, as far as known.
         containers: Ids or names of its containers, as far as known.
         pids: Processes that are known to be its own.
         comms: Names of its processes that lines have told.
@@ -53,6 +54,7 @@ class Subject:
     others: frozenset[str] = frozenset()
     idents: frozenset[str] = frozenset()
     containers: frozenset[str] = frozenset()
+    pods: frozenset[str] = frozenset()
     pids: set[int] = field(default_factory=set)
     comms: set[str] = field(default_factory=set)
 
@@ -84,6 +86,10 @@ class Subject:
             return True
         return not self.others and not _HOUSEKEEPING.search(line.text)
 
+    def is_pod(self, name: str) -> bool:
+        """Whether a pod that an event names can be the service's."""
+        return name in self.pods or (not self.pods and bool(_LIKELY.search(name)))
+
     def killed(self, *, comm: str = "", cgroup: str = "", pid: int | None = None) -> bool | None:
         """Whether a victim that the kernel or a daemon names is ours; None when it cannot be told.
 
@@ -97,8 +103,8 @@ class Subject:
             if _CONTAINER.search(cgroup) and any(_CONTAINER.search(name) for name in self.containers):
                 return False  # another container's
             other = re.search(r"/([^/]+\.service)(?:/|$)", cgroup)
-            if other and self.unit and not other[1].startswith("user@"):
-                return False
+            if other and not other[1].startswith("user@"):
+                return not self.unit and (bool(_LIKELY.search(_stem(other[1]))) or _stem(other[1]) in self.idents)
         if pid is not None and pid in self.pids:
             return True
         if comm:
@@ -108,6 +114,11 @@ class Subject:
 
 def _same_unit(one: str, other: str) -> bool:
     return one == other or one.partition(".service")[0] == other.partition(".service")[0]
+
+
+def is_likely(name: str) -> bool:
+    """Whether a name sounds like a language model's server."""
+    return bool(_LIKELY.search(name))
 
 
 def find_subject(

@@ -5,6 +5,7 @@ A zone that a log does not write shifts it by whole half hours, so a difference 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -25,13 +26,31 @@ def death_of(streams: Sequence[Stream]) -> float | None:
     return max(times) if times else None
 
 
-def within(line: Line, span: tuple[float, float]) -> bool:
-    """Whether a line can belong to a life: inside it with some slack, or on a clock that cannot be compared."""
+def within(line: Line, span: tuple[float, float], *, same_clock: bool = False) -> bool:
+    """Whether a line can belong to a life: inside it with some slack, or on a clock that cannot be compared.
+
+    Args:
+        line: Dated or not.
+        span: First and last moment of the life.
+        same_clock: Of the line and the life, so zones cannot differ.
+    """
     if line.time is None or line.clock != "wall":
         return True
     if span[0] - SLACK_S <= line.time <= span[1] + SLACK_S:
         return True
+    if same_clock:
+        return False
     return zone_apart(line.time, span[0]) or zone_apart(line.time, span[1])
+
+
+def one_clock(one: Line, other: Line) -> bool:
+    """Whether two lines are stamped by one clock: of one source, of one host's journal, or with their zones written."""
+    if one.source == other.source or (one.host and one.host == other.host):
+        return True
+    return all(line.stamp is not None and _ZONE.search(line.stamp) for line in (one, other))
+
+
+_ZONE = re.compile(r"(?:Z|UTC|[+-]\d\d:?\d\d)$")
 
 
 def zone_apart(one: float, other: float) -> bool:

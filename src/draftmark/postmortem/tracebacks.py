@@ -13,6 +13,12 @@ from dataclasses import dataclass, field
 from draftmark.postmortem.model import Line
 
 _BEGIN = "Traceback (most recent call last)"
+_REQUEST = re.compile(
+    r"""^(?:Receive|Finish)(?:d)?: obj=|\bGenerateReqInput\(|^Received request \S+: ?|(?:^|[|:] )prompt: |"""
+    r"""\bprompt: ?['"]|\binputs?: ?['"]|["']messages["']: ?\[|\bmessages=\[|"""
+    r"""["'](?:prompt|text|content|inputs)["']: ?["']|\btext='"""
+)
+"""A logged request: what a user wrote, not what the server says."""
 _CHAIN = ("During handling of the above exception", "The above exception was the direct cause")
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<function>\S+))?')
 _EXCEPTION = re.compile(r"^(?P<type>(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?::\s?(?P<message>.*))?$")
@@ -99,6 +105,17 @@ def read_traces(lines: Sequence[Line]) -> list[Trace]:
     return found if len(found) <= _MOST else [*found[: _MOST // 2], *found[-_MOST // 2 :]]
 
 
+def quotes_a_request(line: Line) -> bool:
+    """Whether a line is a logged request: whatever alarming words stand in it are a user's."""
+    return _REQUEST.search(line.text) is not None
+
+
+def leaves_open(line: Line) -> bool:
+    """Whether a logged request's text goes on in the next line: it is quoted, and the quote is not closed."""
+    text = line.text.rstrip()
+    return text.count("'") % 2 == 1 and text[-1:] not in "')}]\""
+
+
 class _Reader:
     def __init__(self) -> None:
         self.traces: list[Trace] = []
@@ -106,7 +123,7 @@ class _Reader:
         self._last: tuple[str, str] | None = None
 
     def take(self, order: int, line: Line) -> None:
-        if _BEGIN in line.text:
+        if _BEGIN in line.text and not quotes_a_request(line):
             self._begin(order, line)
         elif self._open:
             self._follow(order, line)

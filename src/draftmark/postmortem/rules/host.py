@@ -10,7 +10,7 @@ from draftmark.postmortem.ending import Ending
 from draftmark.postmortem.events import Event
 from draftmark.postmortem.model import Confidence, Line
 from draftmark.postmortem.scene import Scene
-from draftmark.postmortem.times import SLACK_S, zone_apart
+from draftmark.postmortem.times import SLACK_S, one_clock, zone_apart
 
 _ON_THE_LIMIT = 0.98  # of the limit: the next page would have been over it
 
@@ -137,10 +137,12 @@ def _is_ours(scene: Scene, kill: Event, kills: list[Event]) -> bool:
 def _of_this_death(scene: Scene, kill: Event) -> bool:
     """Whether a kill is no older than the last things that the server did."""
     served = [s.last for s in scene.servers if s.engine and s.last is not None and s.last.clock == "wall"]
-    last = max((line.time for line in served if line.time is not None), default=None)
-    if kill.line.time is None or kill.line.clock != "wall" or last is None:
+    last = max((line for line in served if line.time is not None), key=lambda line: line.time or 0.0, default=None)
+    if kill.line.time is None or kill.line.clock != "wall" or last is None or last.time is None:
         return True
-    return last - kill.line.time < SLACK_S or zone_apart(last, kill.line.time)
+    if last.time - kill.line.time < SLACK_S:
+        return True
+    return not one_clock(last, kill.line) and zone_apart(last.time, kill.line.time)
 
 
 def _client_pids(scene: Scene) -> set[str]:

@@ -60,6 +60,11 @@ def _fits(fault: Fault, scene: Scene, ending: Ending) -> bool:
         return False
     if ends & _CRASHES.keys() or ending.child_status == 1:
         return True
+    last = scene.death
+    if last is not None and fault.line.clock == "wall" and fault.line.time is not None:
+        near = [last]
+    if near and abs(near[0] - (fault.line.time or 0.0)) > _SAME_CRASH_S:
+        return False
     return not (ending.known or ending.running or scene.journal_read or scene.events("clean-exit", "down"))
 
 
