@@ -6,6 +6,7 @@ Heavy imports happen inside the verb that needs them, so that `draftmark --help`
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import os
 import signal
@@ -72,7 +73,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     _own_signals(serving=bool(_SERVING.intersection(words[:1])))
     try:
         status = _dispatch(words)
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
         return status
     except Interrupted as stop:
         _say(f"draftmark: stopped by {signal.Signals(stop.signum).name}; nothing is left running")
@@ -165,4 +167,5 @@ def _show(error: DraftmarkError) -> None:
 
     error.what, error.next_step = text(error.what), text(error.next_step)
     error.evidence = tuple(text(line) for line in error.evidence)
-    print_error(error, Console(stderr=True, soft_wrap=True))
+    with contextlib.suppress(OSError):  # whoever reads stderr may be gone, or its disk full: the status still tells
+        print_error(error, Console(stderr=True, soft_wrap=True))

@@ -25,6 +25,8 @@ def print_json(document: Any) -> None:
 
 def result_console() -> Console:
     """For the result; colours and widths follow the terminal, NO_COLOR is respected by rich."""
+    if sys.stdout is None:
+        raise BadInputError("stdout is closed, so the result has nowhere to go", next_step="leave stdout open")
     from rich.console import Console
 
     class ResultConsole(Console):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -148,7 +150,7 @@ def _say(verdict: Verdict, args: argparse.Namespace) -> int:
     if args.html is not None:
         from draftmark.report.why_html import render_html
 
-        args.html.write_text(render_html(shown, marker), encoding="utf-8")
+        _write_page(args.html, render_html(shown, marker))
     if args.json:
         from draftmark.postmortem.document import document
 
@@ -166,6 +168,19 @@ def _say(verdict: Verdict, args: argparse.Namespace) -> int:
     from draftmark.report.why_words import is_unsettled
 
     return UNSETTLED if is_unsettled(verdict) else 0
+
+
+def _write_page(page: Path, text: str) -> None:
+    """Whole or not at all: written beside its place, then moved there."""
+    beside = page.with_name(f".{page.name[:100]}.{os.getpid()}")
+    try:
+        beside.write_text(text, encoding="utf-8")
+        beside.replace(page)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise BadInputError(
+            f"{page} cannot be written: {error.strerror}", next_step="name a file in a folder where you may write"
+        ) from error
 
 
 def _write(text: str) -> None:
@@ -198,6 +213,8 @@ def _check(question: Asked, args: argparse.Namespace) -> None:
             "nothing to examine was named" + (", and stdin is read only when it is asked for" if piped else ""),
             next_step="draftmark why -" if piped else f"name a service ({FORMS}), or files",
         )
+    if args.since is not None and question.service is None:
+        raise UsageError("--since is for services; files are read whole", next_step="leave --since out")
     if args.since is not None and not _WHEN.fullmatch(args.since.strip()):
         raise UsageError(
             f"--since {args.since!r} is no time",
@@ -208,7 +225,7 @@ def _check(question: Asked, args: argparse.Namespace) -> None:
     if STDIN in question.paths and sys.stdin is None:
         raise BadInputError("stdin is closed, so there is nothing to examine", next_step="leave stdin open")
     if args.html is not None:
-        _check_place(args.html)
+        _check_place(args.html, question.paths)
 
 
 _WHEN = re.compile(
@@ -219,11 +236,29 @@ _WHEN = re.compile(
 """What systemd and Docker both take, or one of them does."""
 
 
-def _check_place(page: Path) -> None:
+def _check_place(page: Path, read: Sequence[str]) -> None:
     """Whether a page can be written there: to be told before a long read."""
     because = "it is a folder" if page.is_dir() else "" if page.parent.is_dir() else "its folder does not exist"
+    if not because and not os.access(page.parent, os.W_OK):
+        because = "you may not write in its folder"
+    if not because and any(path != STDIN and _same_file(path, page) for path in read):
+        because = "it is one of the files to be examined"
+    if not because and page.is_file() and page.stat().st_size and not _is_page(page):
+        because = "it exists, and is no page"
     if because:
-        raise BadInputError(f"{page} cannot be written: {because}", next_step="name a file in a folder that exists")
+        raise BadInputError(f"{page} cannot be written: {because}", next_step="name another file for the page")
+
+
+def _same_file(path: str, page: Path) -> bool:
+    with contextlib.suppress(OSError):
+        return Path(path).samefile(page)
+    return False
+
+
+def _is_page(page: Path) -> bool:
+    with contextlib.suppress(OSError), page.open("rb") as file:
+        return file.read(100).lstrip().lower().startswith(b"<!doctype html")
+    return False
 
 
 def _runs(text: str) -> int:

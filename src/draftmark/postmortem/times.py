@@ -44,7 +44,7 @@ def within(line: Line, span: tuple[float, float], *, same_clock: bool = False) -
 
 
 def one_clock(one: Line, other: Line) -> bool:
-    """Whether two lines are stamped by one clock: of one source, of one host's journal, or with their zones written."""
+    """Whether two lines are stamped by one clock: of one source or host, or with their zones written."""
     if one.source == other.source or (one.host and one.host == other.host):
         return True
     return all(line.stamp is not None and _ZONE.search(line.stamp) for line in (one, other))

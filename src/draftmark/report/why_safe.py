@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import Any, TypeVar
@@ -26,7 +27,16 @@ def safe(verdict: Verdict) -> Verdict:
     texts = [text for text in _texts(verdict) if text]
     learnt = Redactor.of([word for text in texts for word in (text, "")], {})
     redactor = Redactor(tuple(value for value in learnt.values if _like_a_key(value)))
-    return _mapped(verdict, lambda text: _encodable(redactor.text(text)))
+    return _mapped(verdict, lambda text: _encodable(redactor.text(_whole(text))))
+
+
+_CUT_FROM = 1900
+_HALF_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s@]*$")
+
+
+def _whole(text: str) -> str:
+    """A long line without a URL at its very end: where the line was cut, the @ behind a password may be missing."""
+    return _HALF_URL.sub("…", text) if len(text) > _CUT_FROM else text
 
 
 def _like_a_key(value: str) -> bool:

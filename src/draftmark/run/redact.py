@@ -100,6 +100,14 @@ def _needs_no_sign(name: str) -> bool:
 
 _USERINFO = re.compile(r"(?<=://)(?:[^/?#\s\"]*|[^/?#\s@:\"\[]*:(?!\d*(?:[/?#]|$))[^\s\"]{0,300})(?=@)")
 _BEARER = re.compile(r"(?i)(?<![A-Za-z])bearer\s+(?P<value>(?:[^\s\"']|[\"'](?=[\w-]))+)")
+# Keys that are known by their own form, wherever they stand: Hugging Face, OpenAI, Anthropic, GitHub, GitLab, AWS,
+# Slack, NVIDIA, Google, and JSON web tokens.
+_KNOWN_FORM = re.compile(
+    r"(?<![A-Za-z0-9_-])(?:hf_[A-Za-z0-9]{16,}|sk-[A-Za-z0-9_-]{16,}|gh[pousr]_[A-Za-z0-9]{16,}|github_pat_\w{16,}|"
+    r"glpat-[\w-]{12,}|A[KS]IA[0-9A-Z]{12,}|xox[abprs]-[\w-]{8,}|nvapi-[\w-]{12,}|AIza[\w-]{24,}|"
+    r"eyJ[\w-]{6,}\.[\w-]{6,}\.[\w-]*)"
+)
+_CURL_USER = re.compile(r"(?:(?<=\s)|^)(?:-u|--user)(?:\s+|=)[\"']?[^\s:\"']+:(?P<value>[^\s\"']+)")
 _SCHEMES = "bearer|basic|digest|token|apikey|negotiate"
 _AUTHORIZATION = re.compile(
     rf"(?i)(?:authorization|cookie)\\*[\"']?\s*[:=]\s*\\*[\"']?(?:(?:{_SCHEMES})\s+)?(?P<value>[^\"'\r\n]*[^\"'\s\\])"
@@ -123,6 +131,8 @@ _HEADER_FLAGS = frozenset({"-H", "--header", "--headers"})
 def _spans(value: str) -> list[_Span]:
     """The places in a line that hold a secret, in order, none within another."""
     found = [match.span() for match in _USERINFO.finditer(value)]
+    found += [match.span() for match in _KNOWN_FORM.finditer(value)]
+    found += [match.span("value") for match in _CURL_USER.finditer(value)]
     found += [match.span("value") for match in _BEARER.finditer(value)]
     found += [match.span("value") for match in _AUTHORIZATION.finditer(value)]
     found += _named(value)
