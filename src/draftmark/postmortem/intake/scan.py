@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from draftmark.postmortem.intake.limits import Hints, Limits
+from draftmark.postmortem.intake.matcher import matcher
 
 OPENING = b"Traceback (most recent call last)"
 _LINE_BYTES = 1 << 15
@@ -90,10 +91,11 @@ def clipped(line: bytes, literals: tuple[bytes, ...]) -> list[bytes]:
     return [line[:_PIECE], *middle, line[-_PIECE:]]
 
 
-def surroundings(line: bytes, start: int, end: int, literals: Iterable[bytes], most: int = 20) -> list[bytes]:
+def surroundings(line: bytes, start: int, end: int, literals: tuple[bytes, ...], most: int = 20) -> list[bytes]:
     """Up to `most` windows around the literals in a part of a long line."""
     places: set[int] = set()
-    for literal in literals:
+    # One pass says which of the hundreds stand in it at all.
+    for literal in (literals[index] for index in matcher(literals)(memoryview(line)[start:end])):
         at = line.find(literal, start, end)
         while at >= 0 and len(places) < 1000:
             places.add(at)
