@@ -160,6 +160,7 @@ def build_scene(
         for source in sources
         if source.kind in _RECORD_KINDS
         for event in read_events(source.lines, tables, records=True)
+        if _about_us(event, subject)
     ]
     scene = Scene(
         tables=tables,

@@ -10,6 +10,7 @@ from draftmark.postmortem.claims import unique
 from draftmark.postmortem.judge import Judgement
 from draftmark.postmortem.model import Candidate, Line, RuledOut, Unread
 from draftmark.postmortem.scene import Scene
+from draftmark.postmortem.subject import is_likely
 
 _KILLED = frozenset(
     (
@@ -93,6 +94,14 @@ def not_examined(scene: Scene, judgement: Judgement) -> Iterator[Unread]:
         )
     if not scene.records.unit and scene.journal_read and "unit properties" not in named:
         yield Unread("unit properties", "not handed over", f"systemctl show {unit}")
+    others = [name for name in sorted(scene.subject.others) if is_likely(name)]
+    if others:
+        shown = ", ".join(others[:4])
+        yield Unread(
+            f"other services: {shown}",
+            "named in the same logs; this verdict is not about them",
+            f"draftmark why … --service {others[0]}",
+        )
     if judgement.claim.root_elsewhere:
         yield Unread(
             "the other ranks' logs",

@@ -166,6 +166,8 @@ def _daemons(scene: Scene) -> Iterator[Claim]:
     """Guards and supervisors that say themselves that memory was the reason."""
     for cause, summary in _SPOKEN.items():
         said = [e for e in scene.telling if e.cause == cause]
+        if scene.records.containers:  # which container it is about is in the record that was read as one
+            said = [e for e in said if e.sign.id != "k8s.oomkilled"]
         if said:
             confidence = certain_if(any(e.sign.strength == "certain" for e in said))
             yield Claim(cause=cause, confidence=confidence, summary=summary, lines=unique(e.line for e in said))
