@@ -131,8 +131,8 @@ class _Reader:
     def _begin(self, order: int, line: Line) -> None:
         key = (line.ident, line.actor)
         current = self._open.get(key)
-        if current is None and not line.actor:
-            current = self._open.get(self._last) if self._last and self._last[0] == line.ident else None
+        if current is None and self._last and self._last[1].startswith(line.actor):
+            current = self._open.get(self._last) if self._last[0] == line.ident else None
             key = self._last if current is not None and self._last else key
         if current is not None and (current.chained or current.fresh):
             current.chained = current.closed = current.message = False
@@ -146,7 +146,8 @@ class _Reader:
     def _follow(self, order: int, line: Line) -> None:
         key = (line.ident, line.actor)
         current = self._open.get(key)
-        if current is None and not line.actor and self._last and self._last[0] == line.ident:
+        if current is None and self._last and self._last[0] == line.ident and self._last[1].startswith(line.actor):
+            # No prefix of its own, or only what a launcher puts before every line of its task.
             key, current = self._last, self._open.get(self._last)
         if current is None:
             return
