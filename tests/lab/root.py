@@ -89,6 +89,10 @@ def overlay(base: Path, plan: Plan) -> Path:
     _files(root)
     _users(root)
     mount("tmpfs", root / "tmp", "tmpfs", 0, "mode=1777,size=256m")
+    for path in needed():
+        if path.is_relative_to("/tmp"):  # a checkout there would be hidden by the disk just mounted
+            (root / path.relative_to("/")).mkdir(parents=True, exist_ok=True)
+            bind(path, root / path.relative_to("/"), read_only=True)
     return root
 
 

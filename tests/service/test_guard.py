@@ -183,5 +183,8 @@ def test_children_without_the_kernels_list(monkeypatch: pytest.MonkeyPatch) -> N
     """A kernel may lack /proc/PID/task/TID/children: the scan of all processes finds the same."""
     with subprocess.Popen(["sleep", "30"]) as child:
         assert child.pid in guard_module._children()
-        assert sorted(guard_module._children(guard_module._parents())) == sorted(guard_module._children())
+        ways = [(sorted(guard_module._children(guard_module._parents())), sorted(guard_module._children()))]
+        while ways[-1][0] != ways[-1][1] and len(ways) < 20:  # another child may end between the two looks
+            ways.append((sorted(guard_module._children(guard_module._parents())), sorted(guard_module._children())))
+        assert ways[-1][0] == ways[-1][1]
         child.kill()

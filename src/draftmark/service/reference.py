@@ -115,7 +115,7 @@ def _checked_url(target: str, text: str) -> str:
             "a url: reference is http:// or https:// with a host", evidence=(text,), next_step=_URL_ADVICE
         )
     netloc = host if port is None else f"{host}:{port}"
-    return urlunsplit((parts.scheme, netloc, path, query, fragment)).rstrip("/")
+    return urlunsplit((parts.scheme, netloc, path, query, fragment)).rstrip("/?#")
 
 
 def _without_userinfo(text: str) -> str:
