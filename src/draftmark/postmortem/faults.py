@@ -112,7 +112,9 @@ class Stage:
             return Phase.SHUTDOWN
         if "ready" in seen or ("http-up" in seen and self._engine not in ("sglang", "vllm")):
             return Phase.SERVING
-        # A start without its ready line: what looks like traffic is the engine's own warm-up.
+        if "traffic" in seen and self._engine not in ("sglang", None):
+            return Phase.SERVING
+        # A start without its ready line: what looks like traffic is SGLang's own warm-up.
         return Phase.STARTUP if set(seen) - {"traffic", "http-up"} else Phase.SERVING
 
     def step(self, order: int, actor: str) -> str:
@@ -219,11 +221,20 @@ _ALLOCATED = {
 _TOLD_AFTER = 12
 
 
+_OTHER_HOLDS = re.compile(
+    r"Process \d+ has (?P<other>[\d.]+) GiB memory in use\. "
+    r"Including non-PyTorch memory, this process has (?P<own>[\d.]+) GiB"
+)
+
+
 def _oom_stage(step: str, raised: Sequence[Raised], text: str) -> tuple[str, bool]:
     """Which allocation found no GPU memory, and whether that is sure.
 
     By the call stack or the message; else by how far the start had come.
     """
+    held = _OTHER_HOLDS.search(text)
+    if held and step != "after" and float(held["other"]) > 2 * float(held["own"]):
+        return "gpu-memory-busy-at-start", False
     if "graph failed" in text or (frames_in(raised, *_CAPTURE) and step in ("capture", "pool", "")):
         return "cuda-oom-cuda-graph-capture", True
     if "warming up sampler" in text or frames_in(raised, *_ACTIVATION):

@@ -71,14 +71,14 @@ def _kernel_oom(scene: Scene, ending: Ending) -> Iterator[Claim]:
     details = [
         e.line
         for e in scene.events("oom-detail")
-        if e.sign.id in ("kernel.oom-limit", "kernel.oom-group") and any(_together(e, kill) for kill in ours)
+        if e.sign.id in ("kernel.oom-limit", "kernel.oom-group") and any(_together(scene, e, kill) for kill in ours)
     ]
     records = [e.line for e in scene.events("oom-record")]
     victim = next((k.values["comm"] for k in ours if k.values.get("comm")), "a process")
     if limited:
         group = next((k.values.get("oom_memcg") for k in limited if k.values.get("oom_memcg")), None)
         where = f" of {group}" if group else ""
-        near = [e for e in scene.signs("kernel.oom-limit") if any(_together(e, kill) for kill in ours)]
+        near = [e for e in scene.signs("kernel.oom-limit") if any(_together(scene, e, kill) for kill in ours)]
         limit = next((e.values["limit"] for e in near), None)
         size = f" ({_gib(int(limit) << 10)})" if limit else ""
         yield Claim(
@@ -96,15 +96,14 @@ def _kernel_oom(scene: Scene, ending: Ending) -> Iterator[Claim]:
         )
 
 
-_REPORT_LINES = 400  # the kernel's report of one kill: stack, figures, one line a task
-
-
-def _together(one: Event, other: Event) -> bool:
-    """Whether two lines of the kernel's belong to one report."""
-    return (
-        one.line.source == other.line.source
-        and abs(one.line.number - other.line.number) < _REPORT_LINES
-        and (one.line.time is None or other.line.time is None or abs(one.line.time - other.line.time) < 2)
+def _together(scene: Scene, detail: Event, kill: Event) -> bool:
+    """Whether a detail belongs to the report of a kill: it precedes it, and no other kill stands between."""
+    if detail.line.source != kill.line.source or detail.order > kill.order:
+        return False
+    return not any(
+        detail.order < other.order < kill.order and other.values.get("pid") != kill.values.get("pid")
+        for other in scene.events("oom-kill")
+        if other.line.source == kill.line.source
     )
 
 

@@ -116,7 +116,7 @@ def _claim(scene: Scene, fault: Fault, ending: Ending) -> Claim:
     proof = []
     if fault.cause == "segfault-or-abort" and {ending.signal, ending.child_signal} & _CRASHES.keys():
         certain, proof = True, [*ending.lines[:1], *ending.child_lines[:1]]
-    lines = [fault.line, *proof, *fault.support, *_same(scene, fault, ending)]
+    lines = [fault.line, *proof, *fault.support, *_same(scene, fault)]
     title = cause.title if cause else fault.cause
     quoted = text if len(text) <= _QUOTED else text[:_QUOTED].rpartition(" ")[0] + " …"
     said = f"{title[0].upper()}{title[1:]}: {quoted}"
@@ -134,9 +134,13 @@ def _claim(scene: Scene, fault: Fault, ending: Ending) -> Claim:
     )
 
 
-def _same(scene: Scene, fault: Fault, ending: Ending) -> list[Line]:
+def _same(scene: Scene, fault: Fault) -> list[Line]:
     """Other lines that say the same, in the order of the logs, and the driver's."""
-    others = [other for other in scene.faults if other is not fault and _fits(other, scene, ending)]
+    others = [
+        other
+        for other in scene.faults
+        if other is not fault and not (other.sign and other.sign.id == "kernel.segfault")
+    ]
     same = [other.line for other in others if other.cause == fault.cause]
     if fault.cause in ("illegal-memory-access", "illegal-instruction-cuda", "device-side-assert"):
         same += [event.line for event in scene.events("xid")]
