@@ -7,6 +7,7 @@ DraftmarkError                 (exit status)
 ├── InconclusiveError          40   measured, but the figures settle nothing
 ├── FailedError                50   it failed and everything was put back
 │   ├── StartError             50   a server did not become ready
+│   ├── HostError              50   the service's host cannot be reached, or not any more
 │   ├── ProvisionError         50   the embedded engine or model could not be had
 │   └── StorageError           50   disk full, permission lost while writing
 └── UnrestoredError            51   it failed and the original could not be put back
@@ -70,6 +71,10 @@ class FailedError(DraftmarkError):
 
 class StartError(FailedError):
     """A server did not become ready."""
+
+
+class HostError(FailedError):
+    """The service's host cannot be reached, or not any more."""
 
 
 class ProvisionError(FailedError):

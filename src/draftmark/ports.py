@@ -298,7 +298,10 @@ class Stream(Protocol):
 
 
 class Host(Protocol):
-    """A computer whose logs can be read. Commands run without a shell, a terminal, stdin, a pager or a locale."""
+    """A computer whose services are looked at or changed. Safe to use from several threads.
+
+    Commands run without a shell, a terminal, a pager or a locale.
+    """
 
     @property
     def name(self) -> str:
@@ -310,8 +313,21 @@ class Host(Protocol):
         """Whether commands run as root there."""
         ...
 
-    def run(self, argv: Sequence[str], *, timeout_s: float = 20.0, limit_bytes: int = 8 << 20) -> Completed:
-        """Run a command to its end and keep its output. Whatever goes wrong with it is in the answer."""
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        input: bytes = b"",  # noqa: A002 - the name that subprocess gave it
+        timeout_s: float = 20.0,
+        limit_bytes: int = 8 << 20,
+    ) -> Completed:
+        """Run a command to its end, `input` on its stdin, and keep its output.
+
+        Whatever goes wrong with it is in the answer.
+
+        Raises:
+            HostError: The host itself cannot be reached any more.
+        """
         ...
 
     def stream(self, argv: Sequence[str], *, timeout_s: float = 600.0) -> Stream:
@@ -323,5 +339,13 @@ class Host(Protocol):
 
         Raises:
             OSError: Not there, not readable, not a file.
+        """
+        ...
+
+    def reach(self, address: str, port: int) -> tuple[str, int]:
+        """Where, from here, one reaches what listens at this address and port of that host.
+
+        Raises:
+            HostError: The host itself cannot be reached any more.
         """
         ...

@@ -43,7 +43,14 @@ class Kernel(ScriptedHost):
         super().__init__({"^journalctl": NOT_INSTALLED}, {"/proc/self/cgroup": f"{groups}\n".encode()})
         self.looks = [before, before + after]
 
-    def run(self, argv: Any, *, timeout_s: float = 20.0, limit_bytes: int = 8 << 20) -> Completed:
+    def run(
+        self,
+        argv: Any,
+        *,
+        input: bytes = b"",  # noqa: A002
+        timeout_s: float = 20.0,
+        limit_bytes: int = 8 << 20,
+    ) -> Completed:
         if argv[0] == "dmesg":
             return Completed(0, self.looks.pop(0).encode())
         return super().run(argv, timeout_s=timeout_s, limit_bytes=limit_bytes)

@@ -126,3 +126,19 @@ def test_what_is_no_file_is_refused_at_once(tmp_path: Path) -> None:
 def test_who_and_where_it_is() -> None:
     assert HOST.name
     assert HOST.is_root == (os.geteuid() == 0)
+
+
+@pytest.mark.parametrize("size", [0, 5, 100_000, 3_000_000])
+def test_a_command_is_given_its_input_whole_while_its_output_is_read(size: int) -> None:
+    data = bytes(i % 251 for i in range(size))
+    assert LocalHost().run(["cat"], input=data).stdout == data
+
+
+def test_a_command_that_does_not_want_its_input_is_no_error() -> None:
+    assert LocalHost().run(["true"], input=b"x" * 1_000_000).ok
+    assert LocalHost().run(["head", "-c3"], input=b"x" * 1_000_000).stdout == b"xxx"
+
+
+def test_a_command_that_never_reads_its_input_ends_in_time() -> None:
+    ended = LocalHost().run(["sleep", "30"], input=b"x" * 1_000_000, timeout_s=0.3)
+    assert ended.timed_out

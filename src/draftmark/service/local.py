@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import selectors
 import signal
 import socket
@@ -11,6 +12,7 @@ import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from typing import IO
 
 from draftmark.ports import Completed
 
@@ -40,9 +42,16 @@ class LocalHost:
         """Whether this process is root."""
         return os.geteuid() == 0
 
-    def run(self, argv: Sequence[str], *, timeout_s: float = 20.0, limit_bytes: int = 8 << 20) -> Completed:
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        input: bytes = b"",  # noqa: A002 - as in the port
+        timeout_s: float = 20.0,
+        limit_bytes: int = 8 << 20,
+    ) -> Completed:
         """Run to its end, or until the time is up or the output is longer than the limit."""
-        command = self.stream(argv, timeout_s=timeout_s)
+        command = LocalStream(argv, timeout_s, input)
         kept = bytearray()
         try:
             for chunk in command:
@@ -58,6 +67,10 @@ class LocalHost:
     def stream(self, argv: Sequence[str], *, timeout_s: float = 600.0) -> LocalStream:
         """Start it; its output is read as it is iterated over."""
         return LocalStream(argv, timeout_s)
+
+    def reach(self, address: str, port: int) -> tuple[str, int]:
+        """As it stands: it is this computer."""
+        return address, port
 
     def read(self, path: str, limit_bytes: int = 1 << 20) -> bytes:
         """The beginning of a regular file (those of /proc and /sys are).
@@ -75,7 +88,8 @@ class LocalHost:
 class LocalStream:
     """ports.Stream over a child process in a session of its own, so that its children end with it."""
 
-    def __init__(self, argv: Sequence[str], timeout_s: float) -> None:
+    def __init__(self, argv: Sequence[str], timeout_s: float, stdin: bytes = b"") -> None:
+        self._stdin = memoryview(stdin)
         self._deadline = time.monotonic() + timeout_s
         self._stderr = bytearray()
         self._drained = self._timed_out = False
@@ -84,9 +98,10 @@ class LocalStream:
         try:
             self._process = subprocess.Popen(
                 list(argv),
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
+                bufsize=0,
                 env={**os.environ, **_SETTINGS},
                 start_new_session=True,
             )
@@ -99,23 +114,40 @@ class LocalStream:
         if process is None or self._completed is not None:
             return
         with selectors.DefaultSelector() as selector:
-            for pipe in (process.stdout, process.stderr):
-                if pipe is not None:
-                    selector.register(pipe, selectors.EVENT_READ)
+            for pipe in filter(None, (process.stdout, process.stderr)):
+                selector.register(pipe, selectors.EVENT_READ)
+            if process.stdin is not None:
+                selector.register(process.stdin, selectors.EVENT_WRITE)
             while selector.get_map():
                 left = self._deadline - time.monotonic()
                 if left <= 0:
                     self._timed_out = True
                     return
                 for key, _ in selector.select(left):
-                    chunk = os.read(key.fd, _CHUNK)
-                    if not chunk:
-                        selector.unregister(key.fileobj)
-                    elif key.fileobj is process.stdout:
+                    if key.fileobj is process.stdin:
+                        self._feed(key.fd, selector, process.stdin)
+                    elif chunk := self._taken(key.fd, selector, error=key.fileobj is process.stderr):
                         yield chunk
-                    elif len(self._stderr) < _STDERR_LIMIT:
-                        self._stderr += chunk
         self._drained = True
+
+    def _taken(self, descriptor: int, selector: selectors.BaseSelector, *, error: bool) -> bytes:
+        """What a pipe holds, if it is of stdout; stderr's is kept."""
+        chunk = os.read(descriptor, _CHUNK)
+        if not chunk:
+            selector.unregister(descriptor)
+        elif error:
+            self._stderr += chunk[: max(0, _STDERR_LIMIT - len(self._stderr))]
+        return b"" if error else chunk
+
+    def _feed(self, descriptor: int, selector: selectors.BaseSelector, pipe: IO[bytes]) -> None:
+        """Write what a pipe is sure to take; a command that does not want it all is no error."""
+        try:
+            self._stdin = self._stdin[os.write(descriptor, self._stdin[: select.PIPE_BUF]) :]
+        except BrokenPipeError:
+            self._stdin = self._stdin[:0]
+        if not self._stdin:
+            selector.unregister(pipe)
+            pipe.close()
 
     def close(self) -> Completed:
         """Kill what still runs of it, and say how it ended."""
@@ -130,9 +162,10 @@ class LocalStream:
         """Its exit status; None when it does not even end at SIGKILL, as when a driver holds it."""
         if not self._drained:
             _kill(process)
-        for pipe in (process.stdout, process.stderr):
+        for pipe in (process.stdin, process.stdout, process.stderr):
             if pipe is not None:
-                pipe.close()
+                with suppress(BrokenPipeError):
+                    pipe.close()
         with suppress(subprocess.TimeoutExpired):
             return process.wait(_REAP_S)
         _kill(process)

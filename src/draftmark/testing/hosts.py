@@ -54,7 +54,14 @@ class ScriptedHost:
         """As given."""
         return self._is_root
 
-    def run(self, argv: Sequence[str], *, timeout_s: float = 20.0, limit_bytes: int = 8 << 20) -> Completed:
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        input: bytes = b"",  # noqa: A002 - as in the port
+        timeout_s: float = 20.0,
+        limit_bytes: int = 8 << 20,
+    ) -> Completed:
         """The answer, cut at the limit."""
         said = self._answer(argv)
         if len(said.stdout) <= limit_bytes:
@@ -65,6 +72,10 @@ class ScriptedHost:
         """The answer in pieces that respect no line. `running` counts the streams that were not closed."""
         self.running += 1
         return ScriptedStream(self, self._answer(argv))
+
+    def reach(self, address: str, port: int) -> tuple[str, int]:
+        """As it stands."""
+        return address, port
 
     def read(self, path: str, limit_bytes: int = 1 << 20) -> bytes:
         """A file of the script.
