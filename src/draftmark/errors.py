@@ -4,6 +4,8 @@ DraftmarkError                 (exit status)
 ├── UsageError                  2   wrong words: flags, references, paths, prompt files
 │   └── BadInputError           2   a file or directory handed over cannot be used
 ├── RefusedError               30   doing it would not be safe, or could mean nothing
+│   ├── MeasuringError         30   a measurement runs: nothing may stop the service under it
+│   └── BusyError              30   requests are in flight: a stop would cut them
 ├── InconclusiveError          40   measured, but the figures settle nothing
 ├── FailedError                50   it failed and everything was put back
 │   ├── StartError             50   a server did not become ready
@@ -55,6 +57,14 @@ class RefusedError(DraftmarkError):
     """Doing it would be unsafe or could mean nothing, so nothing was touched."""
 
     exit_status = 30
+
+
+class MeasuringError(RefusedError):
+    """A measurement runs, and something would have stopped, changed or restarted the service under it."""
+
+
+class BusyError(RefusedError):
+    """Requests are in flight, and a stop would cut them. Nothing was stopped."""
 
 
 class InconclusiveError(DraftmarkError):

@@ -344,11 +344,19 @@ class Identity:
     invocation: str | None = None
 
 
+class Foreign(StrEnum):
+    """What to do about requests that are not ours."""
+
+    ABORT = "abort"  # end the run, and put the service back
+    WAIT = "wait"  # until there are none
+    IGNORE = "ignore"  # measure and stop nonetheless; the server's own drain has to look after them
+
+
 class StopOutcome(StrEnum):
     """How a stop ended."""
 
     CLEAN = "clean"  # ended by itself after the first signal
-    SLOW = "slow"  # needed a second SIGTERM
+    SLOW = "slow"  # needed a second SIGTERM, or more than half of its stop timeout
     KILLED = "killed"  # needed SIGKILL
     ALREADY_DEAD = "already-dead"
 
@@ -362,12 +370,18 @@ class StopReport:
         signals: Signals sent, in order.
         seconds: From the first signal until every process of the group was gone.
         exit_code: Exit status of the main process, negative for a signal; None if unknown.
+        waited_s: How long its requests were awaited before the first signal; None where it was not asked.
+        in_flight: Requests that it still had then; None where the engine does not say.
+        because: Why it needed more than one signal, in words.
     """
 
     outcome: StopOutcome
     signals: tuple[str, ...]
     seconds: float
     exit_code: int | None
+    waited_s: float | None = None
+    in_flight: int | None = None
+    because: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

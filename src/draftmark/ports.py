@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -75,7 +76,7 @@ class HostLoad(Protocol):
 
 
 class Supervisor(Protocol):
-    """Starts and stops one service. It owns every process it starts: none outlives it, whatever kills it."""
+    """Starts and stops one service, and in the end leaves it as it was found, whatever kills us meanwhile."""
 
     @property
     def original(self) -> tuple[str, ...]:
@@ -100,14 +101,51 @@ class Supervisor(Protocol):
         """Exit status of the last main process, negative for a signal; None while it runs or if unknown."""
         ...
 
-    def stop(self, *, hurry: bool = False) -> StopReport:
-        """SIGTERM, wait, SIGTERM, wait, SIGKILL; returns when every process of the service is gone. Idempotent.
+    def gather_log(self) -> None:
+        """Bring the log that `start` was given up to date."""
+        ...
+
+    def measuring(self) -> AbstractContextManager[None]:
+        """While inside, whatever would stop, change or restart the service raises MeasuringError."""
+        ...
+
+    def look(self) -> None:
+        """Note who is connected to the service, before its engine is asked whether it is idle."""
+        ...
+
+    def stop(self, *, hurry: bool = False, force: bool = False) -> StopReport:
+        """Ask it to end, and see that every process of the service is gone. Idempotent.
 
         Args:
-            hurry: The user wants to leave: give it no more than a few seconds in all.
+            hurry: The user wants to leave: give it no more than a few seconds in all, where that is ours to say.
+            force: Also when requests came in since the last `look`.
 
         Raises:
+            BusyError: Requests came in since the last `look`; it goes on serving. Not every supervisor can tell.
+            MeasuringError: A measurement runs.
             UnrestoredError: A process does not end even at SIGKILL.
+        """
+        ...
+
+    def keep(self, command: Sequence[str]) -> None:
+        """What runs now, started with `command`, becomes the service's own configuration.
+
+        Raises:
+            RefusedError: This kind of service has no configuration that could be changed.
+            StorageError: It cannot be written; nothing is changed.
+        """
+        ...
+
+    def restore(self, *, force: bool = False) -> bool:
+        """Put the service back as it was found; whether it should now serve again. Idempotent.
+
+        Args:
+            force: Also when requests came in since the last `look`.
+
+        Raises:
+            BusyError: As for `stop`.
+            MeasuringError: A measurement runs.
+            UnrestoredError: It could not; the commands that do are in it.
         """
         ...
 

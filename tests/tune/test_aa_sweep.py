@@ -10,7 +10,7 @@ from pathlib import Path
 from draftmark.model import Arm, Message, Prompt, Workload
 from draftmark.run.directory import RunDirectory
 from draftmark.run.records import RunInfo
-from draftmark.testing.fakes import FakeEngine, FakeLoad, FakeSupervisor, FakeWorld, NullObserver
+from draftmark.testing.fakes import FakeEngine, FakeLoad, FakeWorld, NullObserver, fake_ends
 from draftmark.tune.plan import schedule
 from draftmark.tune.result import derive
 from draftmark.tune.runner import Journal, Sweep
@@ -66,11 +66,13 @@ def sweep(path: Path, seed: int, gain: float) -> dict[str, object]:
     )
     directory = RunDirectory.create(path, info)
     journal = Journal(directory, world.clock)
+    supervisor, drain, ends = fake_ends(world)
     Sweep(
         directory=directory,
         trials=TrialRunner(
             engine=FakeEngine(world),
-            supervisor=FakeSupervisor(world),
+            supervisor=supervisor,
+            drain=drain,
             load=FakeLoad(world),
             clock=world.clock,
             limits=Limits(),
@@ -79,6 +81,7 @@ def sweep(path: Path, seed: int, gain: float) -> dict[str, object]:
             act=journal.write,
             port_holder=lambda _url: None,
         ),
+        ends=ends,
         journal=journal,
         after=lambda _trial: None,
     ).run()

@@ -27,7 +27,7 @@ from draftmark.ports import CpuSample, PostMortem
 from draftmark.run.directory import RunDirectory
 from draftmark.run.records import RunInfo, encode_document
 from draftmark.run.redact import Redactor
-from draftmark.testing.fakes import FakeEngine, FakeLoad, FakeSupervisor, FakeWorld, NullObserver
+from draftmark.testing.fakes import FakeEngine, FakeLoad, FakeWorld, NullObserver, fake_ends
 from draftmark.tune.disturbance import counters_astray, foreign_cores, load_faults, paused
 from draftmark.tune.plan import schedule
 from draftmark.tune.result import derive
@@ -84,11 +84,13 @@ class Lab:
             for c in (1, 4)
             for w in (COPY, CHAT)
         )
+        supervisor, drain, ends = fake_ends(world)
         return Sweep(
             directory=self.directory,
             trials=TrialRunner(
                 engine=FakeEngine(world),
-                supervisor=FakeSupervisor(world),
+                supervisor=supervisor,
+                drain=drain,
                 load=FakeLoad(world),
                 clock=world.clock,
                 limits=self.limits,
@@ -99,6 +101,7 @@ class Lab:
                 redactor=self.redactor,
                 post_mortem=self.post_mortem,
             ),
+            ends=ends,
             journal=journal,
             after=self.after.append,
         )

@@ -27,7 +27,6 @@ from draftmark.run.directory import TrialWriter
 from draftmark.service.host import SystemClock
 from draftmark.service.reference import parse_reference
 from draftmark.tune.disturbance import load_faults
-from draftmark.tune.startup import Starter
 from draftmark.tune.trial import Axis, Limits, counters_between
 
 
@@ -107,15 +106,9 @@ def _server(args: argparse.Namespace, headers: dict[str, str]) -> Iterator[_Serv
         )
         return
     target = compose.target(args)
-    with tempfile.TemporaryDirectory(prefix="draftmark-") as scratch, target.supervisor() as supervisor:
-        starter = Starter(
-            engine=target.engine,
-            supervisor=supervisor,
-            clock=SystemClock(),
-            port_holder=compose.listener_at,
-            timeout_s=args.start_timeout,
-        )
-        ready = starter.start(target.command, Path(scratch) / "server.log")
+    clock = SystemClock()
+    with tempfile.TemporaryDirectory(prefix="draftmark-") as scratch, target.rig(clock) as rig:
+        ready = rig.starter(clock, args.start_timeout).start(target.command, Path(scratch) / "server.log")
         yield _Server(
             shown=target.shown,
             base_url=ready.client.base_url,

@@ -9,18 +9,24 @@ import argparse
 import dataclasses
 import math
 import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from draftmark.cli.rig import Rig
+from draftmark.cli.trial_postmortem import TrialPostMortem
 from draftmark.engines.llamacpp.engine import LlamaCpp
 from draftmark.errors import UsageError
 from draftmark.load.workloads import load_workloads, workload_from_file
 from draftmark.model import Arm, ServiceKind, ServiceRef, Workload
-from draftmark.ports import Engine
+from draftmark.ports import Clock, Engine
 from draftmark.run.redact import Redactor
 from draftmark.service.command import CommandSupervisor
 from draftmark.service.host import port_listener
+from draftmark.service.local import LocalHost
+from draftmark.service.neighbours import LocalLoad
 from draftmark.service.reference import parse_cmd, parse_reference
 from draftmark.tune.plan import parse_concurrency, parse_depths
 from draftmark.tune.trial import Axis
@@ -69,9 +75,17 @@ class Target:
         """The same, secrets hidden."""
         return self.redactor.text(self.line(self.redactor.command(command)))
 
-    def supervisor(self) -> CommandSupervisor:
-        """A supervisor for it; nothing is started yet."""
-        return CommandSupervisor(self.command, env=self.env)
+    @contextmanager
+    def rig(self, clock: Clock) -> Iterator[Rig]:
+        """What a run needs of it; nothing is started yet, and nothing is left running afterwards."""
+        with CommandSupervisor(self.command, env=self.env) as supervisor:
+            yield Rig(
+                engine=self.engine,
+                supervisor=supervisor,
+                port_holder=listener_at,
+                post_mortem=TrialPostMortem(LocalHost()),
+                host=LocalLoad(clock),
+            )
 
     @property
     def embedded(self) -> bool:

@@ -54,6 +54,10 @@ class RunProgress:
     def phase(self, slot: Slot, what: str, limit_s: float | None) -> None:
         """A new thing to wait for; its clock starts anew."""
         del slot
+        self.waits(what, limit_s)
+
+    def waits(self, what: str, limit_s: float | None) -> None:
+        """The same outside of trials."""
         note = f"up to {limit_s:.0f} s" if limit_s is not None else ""
         self._bars.reset(self._phase, description=what, total=None, note=note)
 

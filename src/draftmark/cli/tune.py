@@ -14,7 +14,6 @@ from draftmark.cli.output import progress_console
 from draftmark.cli.planning import Planned, planned
 from draftmark.cli.progress import RunProgress
 from draftmark.cli.reporting import rederive, show, write_reports
-from draftmark.cli.trial_postmortem import TrialPostMortem
 from draftmark.errors import Interrupted, UsageError
 from draftmark.load.client import run_closed_loop
 from draftmark.model import Trial
@@ -22,8 +21,6 @@ from draftmark.run.directory import RunDirectory
 from draftmark.run.lock import exclusive
 from draftmark.run.records import RunInfo
 from draftmark.service.host import SystemClock
-from draftmark.service.local import LocalHost
-from draftmark.service.neighbours import LocalLoad
 from draftmark.tune.runner import Journal, Sweep
 from draftmark.tune.startup import refuse_taken
 from draftmark.tune.trial import Limits, TrialRunner
@@ -91,14 +88,16 @@ def sweep(work: Planned, directory: RunDirectory) -> None:
     settings = work.info.settings
     finished = directory.finished()
     with (
-        work.target.supervisor() as supervisor,
+        work.target.rig(clock) as rig,
         RunProgress(progress_console(), total=len(work.info.schedule), done=len(finished)) as observer,
     ):
         loop = Sweep(
             directory=directory,
+            ends=rig.ends(clock, settings["start_timeout_s"], observer.waits),
             trials=TrialRunner(
-                engine=work.target.engine,
-                supervisor=supervisor,
+                engine=rig.engine,
+                supervisor=rig.supervisor,
+                drain=rig.drain(clock, observer.waits),
                 load=partial(run_closed_loop, api=settings["api"], max_seconds=None),
                 clock=clock,
                 limits=Limits(
@@ -109,10 +108,12 @@ def sweep(work: Planned, directory: RunDirectory) -> None:
                 axes=work.axes,
                 observer=observer,
                 act=journal.write,
-                port_holder=compose.listener_at,
-                host=LocalLoad(clock),
+                port_holder=rig.port_holder,
+                host=rig.host,
+                watch=rig.watch(clock),
+                reach=rig.reach,
                 redactor=work.target.redactor,
-                post_mortem=TrialPostMortem(LocalHost()),
+                post_mortem=rig.post_mortem,
             ),
             journal=journal,
             after=partial(_after, directory),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -15,6 +16,7 @@ from draftmark.ports import Clock, CpuSample
 from draftmark.service.explain import launch_error
 from draftmark.service.guarded import GuardedProcess
 from draftmark.service.host import SystemClock
+from draftmark.service.interlock import Interlock
 from draftmark.service.proc import machine_cpu_s
 
 _LOOK_S = 0.01  # how often a stop looks whether everything is gone
@@ -74,6 +76,7 @@ class CommandSupervisor:
         self._process: GuardedProcess | None = None
         self._ending: _Ending | None = None
         self._past_cpu_s = 0.0
+        self._interlock = Interlock()
 
     @property
     def original(self) -> tuple[str, ...]:
@@ -96,8 +99,9 @@ class CommandSupervisor:
         Raises:
             StartError: The program cannot be executed; nothing is left.
             StorageError: The log cannot be written, its disk being full for one.
-            RefusedError: An instance is running already.
+            RefusedError: An instance is running already, or a measurement runs.
         """
+        self._interlock.check("a start")
         argv = tuple(command)
         if (running := self.identity()) is not None:
             raise RefusedError(
@@ -144,14 +148,43 @@ class CommandSupervisor:
         self._process.refresh()
         return self._process.exit_code
 
-    def stop(self, *, hurry: bool = False) -> StopReport:
+    def gather_log(self) -> None:
+        """The server writes into it itself."""
+
+    def measuring(self) -> AbstractContextManager[None]:
+        """While inside, `start`, `stop` and `restore` raise MeasuringError."""
+        return self._interlock.measuring()
+
+    def look(self) -> None:
+        """The server is our own: nobody else is expected to be connected."""
+
+    def keep(self, command: Sequence[str]) -> None:
+        """A command line is kept by whoever typed it.
+
+        Raises:
+            RefusedError: Always.
+        """
+        raise RefusedError(
+            "a command line is not written down anywhere, so that it cannot be kept",
+            evidence=(shlex.join(command),),
+            next_step="run that command line in place of the old one",
+        )
+
+    def restore(self, *, force: bool = False) -> bool:
+        """Nothing ran before us, so nothing runs after."""
+        self.stop(force=force)
+        return False
+
+    def stop(self, *, hurry: bool = False, force: bool = False) -> StopReport:  # noqa: ARG002 - never busy
         """SIGTERM to the process group, wait, SIGTERM, wait, SIGKILL to all; returns when everything is gone.
 
         Interrupted, it can be called again, and goes on with the next signal.
 
         Raises:
+            MeasuringError: A measurement runs.
             UnrestoredError: A process does not end even at SIGKILL, which only the kernel can cause.
         """
+        self._interlock.check("a stop")
         process = self._process
         if process is None:
             return StopReport(outcome=StopOutcome.ALREADY_DEAD, signals=(), seconds=0.0, exit_code=None)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -33,6 +34,10 @@ from draftmark.model import (
 )
 from draftmark.ports import CpuSample
 from draftmark.run.records import Slot
+from draftmark.service.interlock import Interlock
+from draftmark.tune.closing import Ends
+from draftmark.tune.drain import Drain
+from draftmark.tune.startup import Starter, as_it_stands
 
 
 class FakeClock:
@@ -204,9 +209,12 @@ class FakeSupervisor:
     def __init__(self, world: FakeWorld) -> None:
         self._world = world
         self._engine = FakeEngine(world)
+        self._interlock = Interlock()
+        self.kept: tuple[str, ...] | None = None
 
     def start(self, command: Sequence[str], log: Path) -> Identity:
         """Start, or write the reason into the log and end."""
+        self._interlock.check("a start")
         arm = Arm(self._engine.depth(command))
         self._world.events.append(f"start {arm.name}")
         self._world.pid += 1
@@ -227,8 +235,30 @@ class FakeSupervisor:
         """1 when it is gone."""
         return None if self._world.running is not None else 1
 
-    def stop(self, *, hurry: bool = False) -> StopReport:
+    def gather_log(self) -> None:
+        """It is written at once."""
+
+    def measuring(self) -> AbstractContextManager[None]:
+        """As every supervisor has to."""
+        return self._interlock.measuring()
+
+    def look(self) -> None:
+        """Nobody else is there."""
+
+    def keep(self, command: Sequence[str]) -> None:
+        """From now on what runs is what is found."""
+        self._world.events.append("keep")
+        self.kept = tuple(command)
+
+    def restore(self, *, force: bool = False) -> bool:
+        """Nothing ran before."""
+        if self._world.running is not None:
+            self.stop(force=force)
+        return False
+
+    def stop(self, *, hurry: bool = False, force: bool = False) -> StopReport:
         """Stop at once."""
+        self._interlock.check("a stop")
         self._world.events.append("stop")
         alive = self._world.running is not None
         self._world.running = None
@@ -347,3 +377,24 @@ class NullObserver:
 
     def trial_ends(self, trial: Trial) -> None:
         """Nothing."""
+
+
+def fake_ends(world: FakeWorld) -> tuple[FakeSupervisor, Drain, Ends]:
+    """What a sweep of a world is given beside its trials."""
+    supervisor, engine = FakeSupervisor(world), FakeEngine(world)
+    drain = Drain(supervisor=supervisor, clock=world.clock)
+    starter = Starter(
+        engine=engine, supervisor=supervisor, clock=world.clock, port_holder=lambda _url: None, timeout_s=600.0
+    )
+    ends = Ends(
+        engine=engine,
+        supervisor=supervisor,
+        drain=drain,
+        clock=world.clock,
+        starter=starter,
+        watch=None,
+        reach=as_it_stands,
+        ready_s=600.0,
+        on_wait=lambda _what, _limit: None,
+    )
+    return supervisor, drain, ends

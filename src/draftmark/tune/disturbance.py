@@ -10,6 +10,9 @@ from draftmark.load.client import LoadRun
 from draftmark.model import Counters, Identity, RequestRecord
 from draftmark.ports import CpuSample
 
+FOREIGN = "foreign"
+"""Key among a trial's disturbances for requests of others."""
+
 _PAUSE_MS = 1000.0  # Ctrl-Z, a suspended laptop, a paused virtual machine
 
 
@@ -34,12 +37,20 @@ def foreign_cores(before: CpuSample, after: CpuSample, wall_s: float) -> float |
     return max(0.0, (after.busy_s - before.busy_s) - ours) / wall_s
 
 
-def counters_astray(before: Counters, after: Counters, records: Sequence[RequestRecord]) -> str | None:
+def counters_astray(
+    before: Counters, after: Counters, records: Sequence[RequestRecord], *, others_ignored: bool = False
+) -> str | None:
     """In words, whether the server's own counters contradict what we asked of it; None when they do not.
 
     A counter that fell means another server behind the same process, such as a wrapper that restarts it. Tokens
     that we did not receive belong to somebody else's requests. Failed requests leave tokens uncounted on our side,
     so then only a fall says something.
+
+    Args:
+        before: When the measurement began.
+        after: When it was over.
+        records: What we asked meanwhile.
+        others_ignored: The user knows of others' requests, and wants to measure beside them.
     """
     for name in ("output_tokens", "drafted_tokens", "accepted_tokens"):
         old, new = getattr(before, name), getattr(after, name)
@@ -53,7 +64,7 @@ def counters_astray(before: Counters, after: Counters, records: Sequence[Request
     theirs = after.output_tokens - before.output_tokens
     # A server may count the end token or the first of the prompt's pass differently, one or two a request.
     slack = 2 * len(records) + 0.02 * ours
-    if theirs > ours + slack:
+    if theirs > ours + slack and not others_ignored:
         return f"others used the server: it put out {theirs} tokens, our requests got {ours}"
     if theirs < ours - slack:
         return f"the server counts {theirs} tokens and our requests got {ours}: it restarted"

@@ -100,6 +100,7 @@ def derive(record: RunRecord) -> dict[str, Any]:
         "restarts": sum(1 for t in trials if t.start_s is not None or t.status is TrialStatus.DID_NOT_START),
         "downtime_s": _round(sum(known)) if (known := [t.downtime_s for t in trials if t.downtime_s]) else None,
         "restored": bool(end.detail.get("restored")) if end is not None else None,
+        "kept": end.detail.get("kept") if end is not None else None,
         "complete": complete,
         "trials": [
             {**_trial(r.trial, info, measured[r.trial.number]), "why": deaths.told(r)} for r in record.trials

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from draftmark.errors import FailedError
-from draftmark.model import Trial, TrialStatus
+from draftmark.errors import DraftmarkError, FailedError, RefusedError
+from draftmark.model import Arm, Foreign, Trial, TrialStatus
 from draftmark.ports import Clock
 from draftmark.run.directory import RunDirectory
 from draftmark.run.records import Action, Slot
+from draftmark.tune.closing import Ends
+from draftmark.tune.disturbance import FOREIGN
 from draftmark.tune.trial import TrialRunner
 
 # So many trials in a row that were disturbed say that this host cannot measure now.
 _HOPELESS = 3
+
+
+def _nothing() -> Arm | None:
+    return None
 
 
 class Journal:
@@ -43,19 +49,25 @@ class Sweep:
 
     Attributes:
         trials: Runs a single trial.
+        ends: What happens to the service before the first and after the last.
         after: Called with each finished trial, to derive and show what is known so far.
+        to_keep: Asked when all is measured: the arm that is to serve from now on; None for the original.
     """
 
     directory: RunDirectory
     trials: TrialRunner
+    ends: Ends
     journal: Journal
     after: Callable[[Trial], None]
+    to_keep: Callable[[], Arm | None] = _nothing
 
     def run(self) -> None:
-        """Run every slot that has no finished trial yet.
+        """Run every slot that has no finished trial yet, and leave the service as it was, or with what is kept.
 
         Raises:
             FailedError: The baseline itself does not start: there is nothing to compare with.
+            RefusedError: Others use the service.
+            UnrestoredError: The service could not be put back.
         """
         info = self.directory.info
         record = self.directory.load()
@@ -67,6 +79,30 @@ class Sweep:
         if not left and any(action.what == "finish" for action in record.actions):
             return  # nothing is done, so nothing is written
         self.journal.write("resume" if past else "begin", detail={"finished": sorted(finished)})
+        hurry = True  # until it is known that nobody interrupted
+        kept = None
+        try:
+            if left:
+                self._vacate()
+                self._trials(left, gone)
+            kept = self._keep()
+            hurry = False
+        except DraftmarkError:
+            hurry = False
+            raise
+        finally:
+            if kept is None:
+                serves = self.ends.put_back(hurry=hurry)
+                self.journal.write("restored", detail={"serves": serves})
+        self.journal.write("finish", detail={"restored": kept is None, "kept": kept.name if kept else None})
+
+    def _vacate(self) -> None:
+        report = self.ends.vacate()
+        if report is not None:
+            detail: dict[str, object] = {"outcome": report.outcome, "seconds": round(report.seconds, 3)}
+            self.journal.write("vacated", detail={**detail, "waited_s": report.waited_s, "because": report.because})
+
+    def _trials(self, left: Sequence[Slot], gone: set[str]) -> None:
         void_in_a_row = 0
         for slot in left:
             # An arm that did not start is not retried: it would only cost another restart.
@@ -77,13 +113,36 @@ class Sweep:
             if trial.status is TrialStatus.DID_NOT_START:
                 self._must_start(trial)
                 gone.add(slot.arm.name)
+            self._must_be_alone(trial)
             void_in_a_row = void_in_a_row + 1 if _disturbed(trial) else 0
             if void_in_a_row >= _HOPELESS:
                 self.journal.write(
                     "give-up", slot.number, {"because": f"{_HOPELESS} trials in a row were disturbed"}
                 )
                 break
-        self.journal.write("finish", detail={"restored": True})
+
+    def _keep(self) -> Arm | None:
+        """Start what is to be kept, and keep it; None where the original is to come back."""
+        arm = self.to_keep()
+        if arm is None or arm == self.directory.info.baseline:
+            return None
+        writer = self.directory.trial("kept")
+        try:
+            self.ends.keep(arm, writer.log)
+        finally:
+            writer.close()
+            writer.scrub_log(self.trials.redactor)
+        self.journal.write("kept", detail={"arm": arm.name})
+        return arm
+
+    def _must_be_alone(self, trial: Trial) -> None:
+        watch = self.trials.watch
+        if watch is not None and watch.policy is Foreign.ABORT and (seen := trial.disturbed.get(FOREIGN)):
+            raise RefusedError(
+                "others use the service: the run is ended and the service put back",
+                evidence=seen,
+                next_step="come back when it is quiet, or --foreign wait, or --foreign ignore",
+            )
 
     def _baseline_failed(self, trial: Trial) -> bool:
         return trial.arm == self.directory.info.baseline and trial.status is TrialStatus.DID_NOT_START

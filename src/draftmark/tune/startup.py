@@ -14,6 +14,11 @@ _POLL_S = 0.05
 _LOG_BYTES = 4 << 20
 
 
+def as_it_stands(url: str) -> str:
+    """The server is on this computer."""
+    return url
+
+
 class NotReadyError(StartError):
     """The server was started and did not become ready.
 
@@ -57,6 +62,7 @@ class Starter:
     Attributes:
         port_holder: Says who listens at a base URL; None when nobody does.
         timeout_s: Longest wait for ready.
+        reach: From the URL on the server's host to the one by which it is reached from here.
     """
 
     engine: Engine
@@ -64,6 +70,7 @@ class Starter:
     clock: Clock
     port_holder: Callable[[str], str | None]
     timeout_s: float
+    reach: Callable[[str], str] = as_it_stands
 
     def start(self, command: Sequence[str], log: Path) -> Ready:
         """Start and wait.
@@ -77,7 +84,7 @@ class Starter:
         refuse_taken(base_url, self.port_holder(base_url))
         began = self.clock.monotonic()
         identity = self.supervisor.start(command, log)
-        client = self.engine.client(base_url, self.engine.headers(command))
+        client = self.engine.client(self.reach(base_url), self.engine.headers(command))
         while client.health() is not Health.READY:
             if self.supervisor.identity() is None:
                 code = self.supervisor.exit_code()
@@ -93,9 +100,11 @@ class Starter:
             client.generate_one()
         except StartError as error:
             raise self._not_ready(log, str(error)) from None
+        self.supervisor.gather_log()
         return Ready(client=client, identity=identity, start_s=self.clock.monotonic() - began)
 
     def _not_ready(self, log: Path, what: str) -> NotReadyError:
+        self.supervisor.gather_log()
         lines = log_lines(log)
         return NotReadyError(what, self.engine.decisive(lines, log.name), log, lines)
 

@@ -14,6 +14,7 @@ from draftmark.model import (
     ClientHealth,
     Counters,
     Evidence,
+    Foreign,
     RequestRecord,
     SpeculationState,
     StopReport,
@@ -26,8 +27,10 @@ from draftmark.run.directory import TrialWriter
 from draftmark.run.records import Slot
 from draftmark.run.redact import Redactor
 from draftmark.tune.autopsy import Autopsy
-from draftmark.tune.disturbance import changed_identity, counters_astray, foreign_cores, load_faults
-from draftmark.tune.startup import NotReadyError, Ready, Starter, log_lines
+from draftmark.tune.disturbance import FOREIGN, changed_identity, counters_astray, foreign_cores, load_faults
+from draftmark.tune.drain import Drain
+from draftmark.tune.foreign import Watch
+from draftmark.tune.startup import NotReadyError, Ready, Starter, as_it_stands, log_lines
 
 _QUIET_LOOK_S = 0.4
 _LAST_LOOKS, _LAST_LOOK_S = 5, 0.05
@@ -154,12 +157,16 @@ class TrialRunner:
     """Runs trials of one service.
 
     Attributes:
+        drain: How the server is stopped.
         act: Writes one action to the run's record: (what, slot number, detail).
+        watch: Looks for others' requests; None for a server that nobody else can know of.
+        reach: From the URL on the server's host to the one by which it is reached from here.
         post_mortem: Says why a server did not start or died; None to leave that open.
     """
 
     engine: Engine
     supervisor: Supervisor
+    drain: Drain
     load: Load
     clock: Clock
     limits: Limits
@@ -168,6 +175,8 @@ class TrialRunner:
     act: Callable[[str, int, dict[str, object]], None]
     port_holder: Callable[[str], str | None]
     host: HostLoad | None = None
+    watch: Watch | None = None
+    reach: Callable[[str], str] = as_it_stands
     redactor: Redactor = _NO_SECRETS
     post_mortem: PostMortem | None = None
 
@@ -176,6 +185,7 @@ class TrialRunner:
 
         Raises:
             RefusedError: Something else listens where the server should.
+            BusyError: Others keep using the server, so that it could not be stopped.
             StorageError: The record could not be written; the server is stopped before.
             Interrupted: The user or the system asked to stop; the server is stopped before.
         """
@@ -184,7 +194,7 @@ class TrialRunner:
         notes = _Notes()
         command = self.engine.with_arm(self.supervisor.original, slot.arm)
         self.observer.trial_begins(slot)
-        hurry = True  # until it is known that nobody interrupted
+        hurry, ready = True, None  # until it is known that nobody interrupted
         try:
             try:
                 self._await_quiet(slot, notes)
@@ -201,10 +211,13 @@ class TrialRunner:
             stopping = self.clock.monotonic()
             self.observer.phase(slot, "stopping the server", None)
             self.act("stop", slot.number, {})
-            notes.stop = self.supervisor.stop(hurry=hurry)
-            ended = self.clock.monotonic()
-            writer.close()
-            writer.scrub_log(self.redactor)
+            try:
+                notes.stop = self.drain.stop(ready.client if ready else None, hurry=hurry)
+                ended = self.clock.monotonic()
+                self.supervisor.gather_log()
+            finally:
+                writer.close()
+                writer.scrub_log(self.redactor)
         trial = Trial(
             number=slot.number,
             round=slot.round,
@@ -257,6 +270,7 @@ class TrialRunner:
             clock=self.clock,
             port_holder=self.port_holder,
             timeout_s=self.limits.start_timeout_s,
+            reach=self.reach,
         )
         try:
             ready = starter.start(command, writer.log)
@@ -293,6 +307,7 @@ class TrialRunner:
         if before_all.raw:
             writer.text("metrics.before.prom", before_all.raw)
         for axis in self.axes:
+            self._alone(slot, client, notes)
             self.observer.phase(slot, f"{axis.workload.name}, {axis.concurrency} at once", None)
             self.act("measure", slot.number, {"axis": axis.key})
             before, cpu = client.counters(), self.supervisor.cpu()
@@ -305,22 +320,24 @@ class TrialRunner:
                 notes.count(record.drafted_tokens)
 
             began = self.clock.monotonic()
-            run = self.load(
-                client.base_url,
-                axis.workload,
-                concurrency=axis.concurrency,
-                repeat=axis.repeat,
-                warmup=axis.warmup,
-                extra=self.engine.request_extra(),
-                request_timeout_s=self.limits.request_timeout_s,
-                headers=self.engine.headers(self.supervisor.original),
-                first_tag=writer.written + 1,
-                on_record=keep,
-                on_progress=self.observer.progress,
-            )
+            with self.supervisor.measuring():
+                run = self.load(
+                    client.base_url,
+                    axis.workload,
+                    concurrency=axis.concurrency,
+                    repeat=axis.repeat,
+                    warmup=axis.warmup,
+                    extra=self.engine.request_extra(),
+                    request_timeout_s=self.limits.request_timeout_s,
+                    headers=self.engine.headers(self.supervisor.original),
+                    first_tag=writer.written + 1,
+                    on_record=keep,
+                    on_progress=self.observer.progress,
+                )
             wall = self.clock.monotonic() - began
             changed = changed_identity(identity, self.supervisor.identity(), self.supervisor.exit_code())
             if changed:
+                self.supervisor.gather_log()
                 found = self.engine.decisive(log_lines(writer.log), writer.log.name)
                 lines = (found,) if found else ()
                 because = f"{changed} during {axis.key}"
@@ -329,8 +346,10 @@ class TrialRunner:
                 raise _Over(TrialStatus.VOID, because, lines, failure)
             after = client.counters()
             notes.counters[axis.key] = counted = counters_between(before, after)
-            astray = counters_astray(before, after, run.records)
+            astray = counters_astray(before, after, run.records, others_ignored=self._others_ignored)
             if astray:
+                if astray.startswith("others"):
+                    notes.disturbed[FOREIGN] = (astray,)
                 raise _Over(TrialStatus.VOID, f"{astray} during {axis.key}")
             notes.count(counted.drafted_tokens)
             notes.client[axis.key] = run.client
@@ -343,6 +362,19 @@ class TrialRunner:
         after_all = client.counters()
         if after_all.raw:
             writer.text("metrics.after.prom", after_all.raw)
+
+    @property
+    def _others_ignored(self) -> bool:
+        return self.watch is not None and self.watch.policy is Foreign.IGNORE
+
+    def _alone(self, slot: Slot, client: EngineClient, notes: _Notes) -> None:
+        """Others' requests would be in our figures, and ours in their way."""
+        if self.watch is None:
+            return
+        self.observer.phase(slot, "looking for others' requests", self.watch.look_s)
+        if (reason := self.watch.settled(client)) is not None:
+            notes.disturbed[FOREIGN] = (reason,)
+            raise _Over(TrialStatus.VOID, f"others use the service: {reason}")
 
     @property
     def _autopsy(self) -> Autopsy:
