@@ -529,3 +529,35 @@ def test_without_a_year_anywhere_no_line_is_from_the_future() -> None:
         (line,) = read(f"{month} 15 10:00:00 host systemd[1]: x")
         assert line.time is not None
         assert now - 367 * 86400 < line.time < now + 2 * 86400
+
+
+CLOUD = """\
+ERROR 2025-04-07T19:13:52.541718006Z ./entrypoint.sh: line 48:    27 Killed    python3 -m sglang.launch_server
+ERROR 2025-04-07T19:13:52.317869663Z KeyError: 'layers.55.input_scale'
+ERROR 2025-04-07T19:13:52.317862026Z     param = params_dict[name]
+ERROR 2025-04-07T19:13:52.317811Z [2025-04-07 19:13:52 TP1] Scheduler hit an exception: Traceback (most recent)
+INFO 2025-04-07T19:13:38.104518411Z [2025-04-07 19:13:38 TP1] Load weight begin. avail mem=78.50 GB
+"""
+
+
+def test_a_cloud_console_shows_the_newest_line_first() -> None:
+    source = read_bytes("service.log", CLOUD.encode(), hints=NONE)
+    assert [line.number for line in source.lines] == [5, 4, 3, 2, 1]
+    assert source.lines[2].text == "    param = params_dict[name]"
+    assert source.lines[3].text == "KeyError: 'layers.55.input_scale'"
+    assert [line.level for line in source.lines[2:]] == ["", "", ""]  # the severity is only that of the stream
+    times = [line.time for line in source.lines]
+    assert times == sorted(times, key=lambda time: time or 0)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["2026-01-01T00:00:03Z c", "2026-01-01T00:00:02Z b", "2026-01-01T00:00:02Z b"],  # two times: an accident
+        ["2026-01-01T00:00:03Z c", "2026-01-01T00:00:02Z b", "2026-01-01T00:00:01Z a", "2026-01-01T00:00:02Z d"],
+        ["2026-01-01T00:00:03Z c", "  more", "2026-01-01T00:00:02Z b", "  more", "2026-01-01T00:00:01Z a"],
+    ],
+)
+def test_lines_that_are_not_plainly_newest_first_stay_as_they_are(lines: list[str]) -> None:
+    source = read_bytes("service.log", "\n".join(lines).encode(), hints=NONE)
+    assert [line.number for line in source.lines] == list(range(1, len(lines) + 1))

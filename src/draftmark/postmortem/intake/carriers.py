@@ -89,6 +89,15 @@ def _after_date(match: re.Match[str], head: Head) -> int:
     return at + 1 if line[at] == " " else at
 
 
+def _cloud(match: re.Match[str], head: Head) -> int:
+    """The severity is that of the stream: all of stderr is ERROR. It says nothing of the line."""
+    seconds = epoch(match[1])
+    if seconds is None:
+        return -1
+    head.wall(seconds + fraction(match[2]), match[0].split()[1])
+    return match.end()
+
+
 def _month_first(match: re.Match[str], head: Head) -> int:
     month, day, hms, digits = match[1], int(match[2]), match[3], match[4]
     seconds = head.calendar.yearless(month_number(month), day, hms)
@@ -182,6 +191,11 @@ def _mpi(match: re.Match[str], head: Head) -> int:
 
 
 ISO = Layer(_DATE, _iso)
+CLOUD = Layer(  # Google Cloud's log explorer, as text
+    r"(?:DEFAULT|DEBUG|INFO|NOTICE|WARNING|ERROR|CRITICAL|ALERT|EMERGENCY) {1,8}"
+    r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d{1,9})?Z(?: |$)",
+    _cloud,
+)
 WEEKDAY_ISO = Layer(r"[^\W\d_]{1,12}\.? " + _DATE, _iso)
 MONTH_FIRST = Layer(
     r" {0,2}([^\W\d_]{1,12}\.?|\d{1,2} ?[月월]) {1,2}(\d{1,2})日? " + _HMS + r"(\.\d{1,6})?",

@@ -19,7 +19,7 @@ _BRACKET_WORD: Layers = (
 )
 _ANGLE: Layers = (c.RFC5424, c.PRIORITY)
 _ROUND: Layers = (g.PROCESS, g.RAY, g.RAYLET)
-_LEVEL: Layers = (g.VLLM, g.UVICORN, g.BASIC)
+_LEVEL: Layers = (c.CLOUD, g.VLLM, g.UVICORN, g.BASIC)
 _GLOG: Layers = (g.GLOG,)
 _DATE: Layers = (c.MONTH_FIRST, c.WEEKDAY_ISO)
 _SPELLED: Layers = (v.SPELLED, *_DATE)
@@ -27,7 +27,7 @@ _QUOTE: Layers = (v.QUOTE,)
 _BAR: Layers = (v.BAR,)
 _FACILITY: Layers = (c.KERNEL_FACILITY,)
 _NAMED: Layers = (g.NCCL, c.COMPOSE)
-_LEVELS = frozenset(("TRA", "DEB", "INF", "NOT", "WAR", "ERR", "CRI", "FAT"))
+_LEVELS = frozenset(("TRA", "DEB", "INF", "NOT", "WAR", "ERR", "CRI", "FAT", "DEF", "ALE", "EME"))
 _FACILITIES = frozenset(("ker", "use", "dae", "sys", "aut", "loc"))
 
 AMBIGUOUS = {"compose": c.COMPOSE_ANY, "task": c.TASK, "stern": c.STERN}

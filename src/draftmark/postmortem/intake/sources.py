@@ -14,6 +14,7 @@ from draftmark.postmortem.intake.clock import Calendar
 from draftmark.postmortem.intake.entries import Entry, bounded, export_entries, is_export, json_entries
 from draftmark.postmortem.intake.limits import Hints, Limits
 from draftmark.postmortem.intake.lines import LineReader, anchor_of, full_width, habits_of
+from draftmark.postmortem.intake.newest_first import oldest_first
 from draftmark.postmortem.intake.scan import Scanned, scan
 from draftmark.postmortem.intake.structured import decode
 from draftmark.postmortem.model import Kind, Line, Source
@@ -144,16 +145,17 @@ def _source(raw: Raw, calendar: Calendar, hints: Hints, limits: Limits) -> Sourc
     scanned = raw.scanned
     lines: tuple[Line, ...]
     if raw.kind is Kind.LOG:
-        habits = habits_of(scanned.lines, calendar)
+        found = oldest_first(scanned.lines)
+        habits = habits_of(found, calendar)
         reader = LineReader(raw.name, calendar, habits, hints, limits)
         if raw.entries:
             lines = reader.read_entries(raw.entries)
-        elif column := full_width(scanned.lines):
+        elif column := full_width(found):
             from draftmark.postmortem.intake.wraps import unwrapped
 
-            lines = reader.read(*unwrapped(scanned.lines, column, habits.carriers))
+            lines = reader.read(*unwrapped(found, column, habits.carriers))
         else:
-            lines = reader.read(scanned.lines)
+            lines = reader.read(found)
     elif raw.kind is Kind.UNUSABLE:
         lines = ()
     else:
