@@ -1,0 +1,183 @@
+# Putting a unit back. Whatever interrupts it, called again it goes on where it was and ends the same.
+#
+# A restore has begun when the token is void: no controller can change anything from then on. It has ended when STATE
+# is gone.
+
+cmd_restore() { # WAIT_S [force|HOLDER]
+    if [ ! -e "$STATE" ]; then put_back_without_state "$1"; return; fi
+    may_take "${2:-}"
+    put_back "$1" "${2:-}"
+}
+
+# A unit is taken from a holder that was alive a moment ago only by force, or by whoever names it and knows it dead.
+may_take() { # [force|HOLDER]
+    holder_token
+    [ "$HELD_BY" = "$VOID" ] || overdue || [ "$1" = force ] || [ "$1" = "$(cat "$STATE/holder")" ] ||
+        { tell_holder && exit $HELD; }
+}
+
+cmd_restore_own() { # TOKEN WAIT_S: the holder itself
+    holder_token
+    [ "$HELD_BY" = "$1" ] || [ "$HELD_BY" = "$VOID" ] || exit $LOST
+    put_back "$2" force
+}
+
+put_back() { # WAIT_S [force|HOLDER]
+    lock 10
+    case $? in
+    1) say "restored=1" && say "by=somebody else, just now" && return 0 ;;
+    2) observe; say "pending=another command of Draftmark is running; $UNIT is $ACTIVE ($SUB)" && exit $PENDING ;;
+    esac
+    may_take "${2:-}"
+    restore_locked "$1"
+}
+
+restore_locked() { # WAIT_S, 0 for as long as it takes
+    { printf '%s\n' "$VOID" 1<>"$STATE/token"; } 2>/dev/null
+    WAIT=$1 PROBLEM=
+    original=$STATE/original
+    if [ -e "$STATE/kept" ]; then
+        dismantle && say "restored=0" && say "kept=$KEEP" && return 0
+        exit $FAILED
+    fi
+    [ ! -e "$STATE/frozen" ] || thaw
+    if [ -e "$STATE/keeping" ]; then undo_keep || exit $FAILED; fi # before the reload
+    [ ! -e "$DROPIN" ] || say "removed=$DROPIN"
+    remove_dropin && reload && observe || exit $FAILED
+    was=$(cat "$original/was")
+    say "was=$was"
+    if [ "$was" = up ]; then bring_up "$(cat "$original/invocation")"; else bring_down; fi
+    start_dependents
+    compare_files
+    observe
+    say "active=$ACTIVE" && say "invocation=$INVOCATION"
+    dismantle || PROBLEM=${PROBLEM:-"the switch could not be taken apart"}
+    [ -z "$PROBLEM" ] || { say "problem=$PROBLEM"; exit $FAILED; }
+    say "restored=1"
+}
+
+bring_up() { # INVOCATION of the original
+    if [ ! -e "$STATE/touched" ] && is_up; then return; fi
+    if [ "$INVOCATION" = "$1" ] && is_up; then return; fi
+    renew "$STATE/replaced"
+}
+
+bring_down() {
+    case $ACTIVE in
+    inactive) return ;;
+    failed) ;;
+    *)
+        sc stop --no-block -- "$UNIT" || { PROBLEM="systemctl stop failed"; return; }
+        await is_down
+        ;;
+    esac
+    [ "$(cat "$original/active")" = failed ] || sc reset-failed -- "$UNIT" 2>/dev/null
+}
+
+is_down() { case $ACTIVE in inactive | failed) [ -z "$JOB" ] && return 0 ;; esac; return 1; }
+
+# Restart the unit, once: MARK has the invocation that had to go, from before it was asked to.
+renew() { # MARK
+    REPLACED=
+    if [ -e "$1" ]; then read -r REPLACED <"$1"; else REPLACED=${INVOCATION:-none}; fi
+    say "$REPLACED" >"$1" 2>/dev/null # on a full disk it may be restarted once more
+    for attempt in 1 2 3; do
+        if ! is_renewed; then
+            if [ "$LOAD" != loaded ]; then
+                PROBLEM="$UNIT is $LOAD by now and cannot be started; what runs was left alone"
+                return
+            fi
+            sc reset-failed -- "$UNIT" 2>/dev/null
+            [ -n "$JOB" ] || sc restart --no-block -- "$UNIT" || { PROBLEM="systemctl restart $UNIT failed"; return; }
+            say "restarted=1"
+        fi
+        await is_settled
+        is_up && return
+    done
+    PROBLEM="$UNIT was started as it was before, and did not stay up: $ACTIVE, $RESULT"
+}
+
+# Under way is enough: a model can take minutes to load, and it loads by the original's words.
+is_renewed() { is_up && [ -n "$INVOCATION" ] && [ "$INVOCATION" != "$REPLACED" ]; }
+is_settled() {
+    if is_renewed; then
+        [ "$ACTIVE" = active ] || [ "$waited" -ge 500 ]
+        return
+    fi
+    is_down
+}
+
+await() { # CONDITION
+    now
+    since=$NOW told=0
+    while :; do
+        observe || return
+        now
+        waited=$((NOW - since))
+        "$1" && return
+        if [ "$WAIT" -gt 0 ] && [ $waited -gt $((WAIT * 100)) ]; then
+            say "pending=$UNIT is $ACTIVE ($SUB)" && exit $PENDING
+        fi
+        if [ $((waited - told)) -ge 1000 ]; then
+            say "progress=$UNIT is $ACTIVE ($SUB) after $((waited / 100)) s"
+            told=$waited
+        fi
+        sleep 0.2 9>&-
+    done
+}
+
+start_dependents() {
+    [ -e "$original/dependents" ] || return 0
+    while IFS= read -r other; do
+        sc is-active --quiet -- "$other" || { sc start --no-block -- "$other" && say "started=$other"; }
+    done <"$original/dependents"
+}
+
+# What somebody else has changed meanwhile stays, and is told.
+compare_files() {
+    [ -e "$original/exec" ] || return 0
+    [ ! -e "$original/sums" ] || while read -r wanted number file; do
+        if [ ! -e "$file" ]; then
+            say "missing=$file"
+        elif ! sum "$file" || [ "$SUM" != "$wanted" ]; then
+            say "changed=$file"
+        fi
+    done <"$original/sums"
+    [ "$(prop DropInPaths)" = "$(cat "$original/dropins")" ] || say "changed=the list of drop-ins"
+    [ "$(prop UnitFileState)" = "$(cat "$original/enabled")" ] || say "changed=whether it is enabled"
+    if [ "$(effective)" = "$(cat "$original/exec")" ]; then say "exec=same"; else say "exec=differs"; fi
+}
+
+# --- without STATE: somebody has removed it, or a `keep` is to be undone --------------------------------------------
+
+# What is left of Draftmark becomes a STATE whose restore has begun, so that this too can be gone on with.
+put_back_without_state() { # WAIT_S
+    if [ ! -e "$DROPIN" ] && [ ! -e "$KEEP" ] && [ ! -e "$PAST/$UNIT.kept" ]; then say "nothing=1" && return 0; fi
+    trap 'undo_open' EXIT
+    begin_state && say "$VOID" >"$FRESH/token" && say '{}' >"$FRESH/holder" && true >"$FRESH/touched" || exit $FAILED
+    observe && mkdir -- "$FRESH/original" && say "$ACTIVE" >"$FRESH/original/active" &&
+        say none >"$FRESH/original/invocation" && save_was "$FRESH/original/was" || exit $FAILED
+    if [ -e "$DROPIN" ]; then
+        say "${DROPIN%/*}" >"$FRESH/made"
+    else
+        plan_undo_of_keep || exit $FAILED
+    fi
+    mv -T -- "$FRESH" "$STATE" || exit $FAILED
+    trap - EXIT
+    put_back "$1"
+}
+
+plan_undo_of_keep() {
+    past=$PAST/$UNIT
+    mkdir -- "$FRESH/before" && true >"$FRESH/keeping" || return 1
+    if [ -e "$past.made" ]; then cp -- "$past.made" "$FRESH/made.lasting" || return 1; fi
+    if [ -e "$past.previous.conf" ]; then
+        cp -p -- "$past.previous.conf" "$FRESH/before/${KEEP##*/}" && say "put_back=$KEEP"
+    else
+        say "removed=$KEEP"
+    fi
+    # What somebody wrote into our file is not thrown away.
+    if [ -e "$past.kept" ] && [ -e "$KEEP" ] && sum "$KEEP" && ! listed "sha256=$SUM" "$past.kept"; then
+        cp -p -- "$KEEP" "$past.edited.conf" && say "saved=$past.edited.conf"
+    fi
+}

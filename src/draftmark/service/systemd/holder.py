@@ -1,0 +1,75 @@
+"""Who holds a unit, told on its host in one line of JSON, and whether that process is known to be gone."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import socket
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from draftmark.errors import RefusedError
+
+from ..proc import read_stat
+from .agent import Answer
+
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+_PIDS = Path("/proc/self/ns/pid")
+
+
+def holder_line(what: str) -> str:
+    """Who we are, for whoever comes second: in words, and so that this process can be told from a later one."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = str(os.getuid())
+    since = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    words = {"who": f"{user}@{socket.gethostname()}", "pid": os.getpid(), "since": since, "what": what}
+    return json.dumps({**words, **_here(), "started_ticks": _started(os.getpid())})
+
+
+def is_gone(holder: str) -> bool:
+    """Whether the holder ran on this very computer, in this boot, and does not any more; False where it is not known."""
+    found = _read(holder)
+    here = _here()
+    if not here or any(found.get(key) != value for key, value in here.items()):
+        return False
+    pid, started = found.get("pid"), found.get("started_ticks")
+    return isinstance(pid, int) and isinstance(started, int) and _started(pid) != started
+
+
+def held_error(unit: str, answer: Answer) -> RefusedError:
+    """That somebody else holds the unit, and who."""
+    found = _read(answer.get("holder"))
+    try:
+        words = f"{found['who']}, pid {found['pid']}, since {found['since']} ({found['what']})"
+    except KeyError:
+        words = answer.get("holder") or "somebody who has not said who"
+    return RefusedError(
+        f"another Draftmark is at work on {unit}",
+        evidence=(f"held by {words}", f"its last sign of life came {answer.get('last_sign_s', '?')} s ago"),
+        next_step=f"wait for it, or end it; `draftmark restore unit:{unit} --force` takes the unit from it",
+    )
+
+
+def _read(holder: str) -> dict[str, Any]:
+    try:
+        found = json.loads(holder)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _here() -> dict[str, str]:
+    """This boot of this computer, and whose process numbers these are; empty where it cannot be told."""
+    try:
+        return {"boot": _BOOT.read_text("ascii").strip(), "pids": os.readlink(_PIDS)}  # noqa: PTH115 - no path
+    except OSError:
+        return {}
+
+
+def _started(pid: int) -> int | None:
+    stat = read_stat(pid)
+    return stat.started_ticks if stat is not None and stat.alive else None

@@ -1,0 +1,453 @@
+"""The hold on a unit: taken before the first change, kept alive while it lasts, and ended by a close or a restore.
+
+While a `Lease` is open the service's own host has a timer that puts the unit back by itself when no sign of life
+has come for `lease_s`: the restore begins at the latest `lease_s` + `period_s` after the last one, or when the
+command ends that was running then, and takes as long as the unit takes to stop. Seconds are of the host's uptime,
+which no clock change moves.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from draftmark.errors import DraftmarkError, FailedError, HostError, RefusedError, UnrestoredError
+from draftmark.ports import Host
+
+from .agent import Answer, Code, call_in_place, call_sent
+from .holder import held_error, holder_line, is_gone
+
+LEASE_S = 60
+MIN_LEASE_S = 6
+RESTORE_S = 1800.0
+_SLICE_S = 15
+_COMMAND_S = 90.0
+_GRACE_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The connections to the server before the engine is asked whether it is idle.
+
+    Attributes:
+        connections: Established ones.
+        gate: `strong`: what each has received is known; `weak`: without `ss` on the host, only new connections and
+            unread bytes are; `none`: nothing listens on that port as far as the host's own network shows.
+    """
+
+    connections: int
+    gate: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """A stop, or that it was not made.
+
+    Attributes:
+        busy: What came in since the look: nothing was stopped, look again. None when it was stopped.
+        seconds: From the first signal until systemd called it stopped.
+        gate: As in `Look`; `off` for a plain stop; `late` when the signal could not be sent while it was frozen (a
+            dependent unit was stopped first, or the unit has an ExecStop=).
+        active: ActiveState afterwards; anything but `inactive` and `failed` means that the time was up.
+        result: systemd's Result=: `success`, `timeout`, `signal`, `exit-code`, ….
+        code: ExecMainCode as systemd numbers it: 1 exited, 2 killed, 3 dumped; None if unknown.
+        status: Exit status of the main process or the signal that ended it; None if unknown.
+        killed_by_timeout: systemd lost patience.
+        kills: systemd's lines that say so, and that name who was killed.
+        invocation: InvocationID of what was stopped.
+    """
+
+    busy: str | None
+    seconds: float = 0.0
+    gate: str = "off"
+    active: str = ""
+    result: str = ""
+    code: int | None = None
+    status: int | None = None
+    killed_by_timeout: bool = False
+    kills: tuple[str, ...] = ()
+    invocation: str = ""
+
+    @property
+    def ended(self) -> bool:
+        """Nothing of it runs any more."""
+        return self.busy is None and self.active in ("inactive", "failed")
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreReport:
+    """What a restore found and did.
+
+    Attributes:
+        nothing: There was nothing of Draftmark's to undo.
+        removed: Drop-ins of Draftmark's that are gone.
+        put_back: A kept drop-in that was there before the last `keep`, and is again.
+        restarted: The service was started anew, because it ran something else than the original.
+        changed: Files of the unit, and other properties, that somebody else changed meanwhile; left alone.
+        missing: Files of the unit that somebody else removed meanwhile.
+        saved: Where a kept drop-in that somebody had edited was put aside.
+        same_command: The effective command line is the original's; None when that is not known any more.
+        active: ActiveState at the end; `activating` while a model loads.
+        invocation: InvocationID at the end.
+    """
+
+    nothing: bool
+    removed: tuple[str, ...]
+    put_back: tuple[str, ...]
+    restarted: bool
+    changed: tuple[str, ...]
+    missing: tuple[str, ...]
+    saved: tuple[str, ...]
+    same_command: bool | None
+    active: str
+    invocation: str
+
+
+Progress = Callable[[str], None]
+
+
+def _silent(_: str) -> None:
+    return None
+
+
+class Lease:
+    """One unit, held. Methods may be called from several threads; each is one command on the host.
+
+    Every method raises `FailedError` once the hold is lost, and `HostError` when the host cannot be reached.
+    """
+
+    def __init__(
+        self, host: Host, unit: str, *, user_scope: bool, token: str, lease_s: int, opened: Answer
+    ) -> None:
+        self._host = host
+        self._unit = unit
+        self._user_scope = user_scope
+        self._token = token
+        self._state = opened.get("state")
+        self.lease_s = lease_s
+        self.period_s = int(opened.get("period_s", "5"))
+        self.dropin = opened.get("dropin")
+        self.kept = opened.get("kept")
+        self.invocation = opened.get("invocation")
+        self.active = opened.get("active")
+        self.stale_restored = bool(opened.get("stale"))
+        self._lost: str | None = None
+        self._trouble: HostError | None = None
+        self._ended = threading.Event()
+        self._last_s, self._last_at = time.monotonic(), _wall()
+        self._thread = threading.Thread(target=self._keep_alive, name=f"lease of {unit}", daemon=True)
+        self._thread.start()
+
+    @classmethod
+    def open(
+        cls,
+        host: Host,
+        unit: str,
+        *,
+        user_scope: bool = False,
+        files: Sequence[str] = (),
+        lease_s: int = LEASE_S,
+        what: str = "draftmark tune",
+        progress: Progress = _silent,
+    ) -> Lease:
+        """Hold a unit: its original is saved and the dead man's switch is armed; nothing of the unit is changed.
+
+        What another Draftmark left behind when it died is put back first.
+
+        Args:
+            host: Where the unit is; commands run as root there, or as the user whose unit it is.
+            unit: Its `Id`, as systemd has it.
+            user_scope: It belongs to the user's own manager.
+            files: Further files whose bytes are to be compared at the end, such as environment files.
+            lease_s: Without a sign of life for so many seconds, the host puts the unit back by itself.
+            what: What holds it, for whoever comes second.
+            progress: Told when a leftover takes long to be put back.
+
+        Raises:
+            RefusedError: Somebody else holds it, or it is no unit that could be changed.
+            FailedError: It could not be set up; nothing was changed.
+            HostError: The host cannot be reached.
+        """
+        if lease_s < MIN_LEASE_S:
+            raise ValueError(f"a lease of less than {MIN_LEASE_S} s would end between two signs of life")
+        token = secrets.token_hex(16)
+        words = (str(lease_s), token, holder_line(what), *files)
+        deadline = time.monotonic() + RESTORE_S
+        while True:
+            answer = call_sent(host, "open", unit, user_scope=user_scope, words=words, timeout_s=_COMMAND_S)
+            if answer.code is not Code.PENDING or time.monotonic() > deadline:
+                break
+            progress(f"what an earlier run left is put back: {answer.get('pending')}")
+        if answer.code is Code.HELD and is_gone(answer.get("holder")):
+            restore(host, unit, user_scope=user_scope, progress=progress)
+            answer = call_sent(host, "open", unit, user_scope=user_scope, words=words, timeout_s=_COMMAND_S)
+        if answer.code is Code.HELD:
+            raise held_error(unit, answer)
+        if answer.code is not Code.DONE:
+            raise RefusedError(
+                f"{unit} cannot be held for a change, so nothing was changed",
+                evidence=answer.evidence,
+                next_step="see the reason above",
+            )
+        return cls(host, unit, user_scope=user_scope, token=token, lease_s=lease_s, opened=answer)
+
+    @property
+    def lost(self) -> str | None:
+        """Why the hold is no longer ours; None while it is."""
+        return self._lost
+
+    @property
+    def trouble(self) -> HostError | None:
+        """Why the last sign of life did not arrive; None when it did."""
+        return self._trouble
+
+    def beat(self) -> None:
+        """A sign of life. A thread gives one every sixth of the lease; this one says when it does not arrive."""
+        self._check()
+        self._judge(self._call("beat", timeout_s=max(2.0, self.lease_s / 3)), "give a sign of life for")
+        self._seen()
+
+    def edit(self, text: str) -> tuple[str, ...]:
+        """Write the trial's drop-in and make systemd read it; what systemd does not take is taken back at once.
+
+        Returns:
+            The effective command lines, as `systemctl show -p ExecStart` prints them without their last run.
+        """
+        return self._done("edit", verb="edit", data=text.encode()).all("exec")
+
+    def clear(self) -> tuple[str, ...]:
+        """Remove the trial's drop-in; the effective command lines, as of `edit`. The service is not touched."""
+        return self._done("clear", verb="take the drop-in from").all("exec")
+
+    def look(self, port: int) -> Look:
+        """Note the connections to the server; afterwards ask the engine whether it is idle, then `stop`.
+
+        Ask over a connection that is closed again: an open one that received something since is a request too.
+        """
+        answer = self._done("look", str(port), verb="look at the connections of")
+        return Look(int(answer.get("connections", "0")), answer.get("gate", "none"))
+
+    def stop(self, port: int | None, *, timeout_s: float) -> Stopped:
+        """Stop the service; with `port`, only if nothing came in at that port since the last `look`.
+
+        Args:
+            port: None for a service that serves nobody: it did not become ready, or nobody can reach it.
+            timeout_s: How long to wait for systemd; longer than the unit's own TimeoutStopSec.
+        """
+        words = (str(port or 0), "plain" if port is None else "gate", f"{timeout_s:.0f}")
+        self._check()
+        answer = self._call("stop", *words, timeout_s=timeout_s + _GRACE_S)
+        if answer.code is Code.BUSY:
+            return Stopped(busy=answer.get("busy"))
+        self._judge(answer, "stop")
+        timeouts = answer.all("timeout")
+        return Stopped(
+            busy=None,
+            seconds=float(answer.get("seconds", "0")),
+            gate=answer.get("gate"),
+            active=answer.get("active"),
+            result=answer.get("result"),
+            code=_number(answer.get("code")),
+            status=_number(answer.get("status")),
+            killed_by_timeout=bool(timeouts) or answer.get("result") == "timeout",
+            kills=(*timeouts, *answer.all("killed")),
+            invocation=answer.get("invocation"),
+        )
+
+    def start(self) -> None:
+        """Ask systemd to start it, a start limit forgotten; does not wait."""
+        self._done("start", verb="start")
+
+    def keep(self, text: str) -> str:
+        """Make `text` the one drop-in that lasts, in place of the trial's, and let go. The service is not touched.
+
+        Returns:
+            Its path. The hold has ended.
+
+        Raises:
+            FailedError: It could not be written, or has not the effect of the trial's: the trial's is there again.
+        """
+        answer = self._done("keep", verb="keep the drop-in of", data=text.encode())
+        self._end()
+        return answer.get("kept")
+
+    def close(self) -> None:
+        """Let go of a unit that has no trial's drop-in any more: the switch is disarmed, nothing of ours stays."""
+        self._done("close", verb="let go of")
+        self._end()
+
+    def restore(self, *, progress: Progress = _silent) -> RestoreReport:
+        """Put the original back, wait until it is up again, and let go.
+
+        Raises:
+            UnrestoredError: The files are as they were, but the service does not run.
+        """
+        self._check()
+
+        def once() -> Answer:
+            return self._call("restore", str(_SLICE_S), timeout_s=_COMMAND_S)
+
+        answer = _repeat(once, self._unit, progress)
+        if answer.code is Code.LOST:
+            raise self._lose("the host")
+        report = _report(self._unit, self._user_scope, answer)
+        self._end()
+        return report
+
+    def abandon(self) -> None:
+        """Stop giving signs of life: the host puts the unit back by itself when the lease has run out."""
+        self._end()
+
+    def _call(self, command: str, *words: str, data: bytes = b"", timeout_s: float = _COMMAND_S) -> Answer:
+        argv = (self._token, *words)
+        return call_in_place(self._host, self._state, command, argv, data=data, timeout_s=timeout_s)
+
+    def _done(self, command: str, *words: str, verb: str, data: bytes = b"") -> Answer:
+        self._check()
+        return self._judge(self._call(command, *words, data=data), verb)
+
+    def _judge(self, answer: Answer, verb: str) -> Answer:
+        if answer.code is Code.LOST:
+            raise self._lose("the host")
+        if answer.code is not Code.DONE:
+            raise FailedError(
+                f"could not {verb} {self._unit}",
+                evidence=(*answer.evidence, *answer.all("busy")),
+                next_step=f"see the reason above; `draftmark restore unit:{self._unit}` puts the original back",
+            )
+        return answer
+
+    def _check(self) -> None:
+        if self._lost is not None:
+            raise FailedError(
+                self._lost, next_step="nothing is to be put back; run it again when the host can be reached"
+            )
+        if self._ended.is_set():
+            raise FailedError(f"{self._unit} is no longer held")
+
+    def _lose(self, by: str) -> FailedError:
+        if self._lost is None:
+            whose = "its dead man's switch, or a `draftmark restore`,"
+            if by != "the host":
+                whose = "its dead man's switch"
+            self._lost = (
+                f"the service was put back by {whose} at some time between {self._last_at} and {_wall()}: {by} "
+                + ("does not know this run any more" if by == "the host" else "could not be reached for longer")
+            )
+        self._ended.set()
+        return FailedError(self._lost, next_step="run it again; nothing is to be put back")
+
+    def _seen(self) -> None:
+        self._last_s, self._last_at = time.monotonic(), _wall()
+        self._trouble = None
+
+    def _end(self) -> None:
+        self._ended.set()
+        if self._thread is not threading.current_thread():
+            self._thread.join(timeout=5.0)
+
+    def _keep_alive(self) -> None:
+        while not self._ended.wait(self.lease_s / 6):
+            began = time.monotonic()
+            try:
+                answer = self._call("beat", timeout_s=max(2.0, self.lease_s / 3))
+            except HostError as error:
+                self._trouble = error
+            else:
+                if answer.code is Code.DONE:
+                    self._last_s, self._last_at, self._trouble = began, _wall(), None
+                elif answer.code is Code.LOST and not self._ended.is_set():
+                    self._lose("the host")
+            if time.monotonic() - self._last_s > self.lease_s + self.period_s and not self._ended.is_set():
+                self._lose("the host's dead man's switch")
+
+
+def restore(
+    host: Host,
+    unit: str,
+    *,
+    user_scope: bool = False,
+    force: bool = False,
+    progress: Progress = _silent,
+    timeout_s: float = RESTORE_S,
+) -> RestoreReport:
+    """Put a unit back as it was before Draftmark changed it, by what its own host knows: no run is needed.
+
+    Without a tuning under way it undoes the last `keep`. Interrupted, it can be called again. A holder that ran on this
+    very computer and is dead is not waited for.
+
+    Args:
+        host: As for `Lease.open`.
+        unit: Its `Id`.
+        user_scope: It belongs to the user's own manager.
+        force: Also while another Draftmark is at work on it; that one then changes nothing any more.
+        progress: Told in words while the service takes long to stop or to start.
+        timeout_s: When to give up waiting; the host goes on by itself as long as its switch is armed.
+
+    Raises:
+        RefusedError: Another Draftmark is at work on it.
+        UnrestoredError: It could not be put back in full; what is missing, and the commands, are in it.
+        HostError: The host cannot be reached.
+    """
+    word = "force" if force else ""
+
+    def once() -> Answer:
+        words = (str(_SLICE_S), word)
+        return call_sent(host, "restore", unit, user_scope=user_scope, words=words, timeout_s=_COMMAND_S)
+
+    answer = _repeat(once, unit, progress, timeout_s)
+    if answer.code is Code.HELD and is_gone(answer.get("holder")):
+        word = answer.get("holder")
+        answer = _repeat(once, unit, progress, timeout_s)
+    if answer.code is Code.HELD:
+        raise held_error(unit, answer)
+    return _report(unit, user_scope, answer)
+
+
+def _repeat(once: Callable[[], Answer], unit: str, progress: Progress, timeout_s: float = RESTORE_S) -> Answer:
+    """Ask until it is finished; all that was said on the way is in the answer."""
+    deadline = time.monotonic() + timeout_s
+    said: list[tuple[str, str]] = []
+    while True:
+        answer = once()
+        said += answer.values
+        if answer.code is not Code.PENDING or time.monotonic() > deadline:
+            return Answer(answer.code, tuple(said), answer.stderr)
+        progress(f"waiting for {unit}: {answer.get('pending')}")
+
+
+def _report(unit: str, user_scope: bool, answer: Answer) -> RestoreReport:
+    if answer.code is not Code.DONE:
+        systemctl = "systemctl --user" if user_scope else "systemctl"
+        raise UnrestoredError(
+            f"{unit} could not be put back in full",
+            evidence=answer.evidence,
+            next_step=f"draftmark restore unit:{unit}; or by hand: remove zz-draftmark.trial.conf below "
+            f"`{systemctl} show -p DropInPaths {unit}`, then `{systemctl} daemon-reload` and "
+            f"`{systemctl} restart {unit}`",
+        )
+    exec_state = answer.get("exec")
+    return RestoreReport(
+        nothing=bool(answer.get("nothing")),
+        removed=tuple(dict.fromkeys(answer.all("removed"))),
+        put_back=tuple(dict.fromkeys(answer.all("put_back"))),
+        restarted=bool(answer.get("restarted")),
+        changed=tuple(dict.fromkeys(answer.all("changed"))),
+        missing=tuple(dict.fromkeys(answer.all("missing"))),
+        saved=tuple(dict.fromkeys(answer.all("saved"))),
+        same_command={"same": True, "differs": False}.get(exec_state),
+        active=answer.get("active"),
+        invocation=answer.get("invocation"),
+    )
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.lstrip("-").isdigit() else None
+
+
+def _wall() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
