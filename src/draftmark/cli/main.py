@@ -25,6 +25,7 @@ _VERBS = {
     "inspect": ("inspect", "engine, flags, speculation state, and what would make tuning unsafe"),
     "bench": ("bench", "load a service and measure it"),
     "why": ("why", "say why a server died, with the lines that prove it: a live service, or files"),
+    "watch": ("watch", "write a post-mortem whenever a systemd unit fails: install, remove, status"),
     "report": ("report", "derive result.json, report.html and report.md of a run again from its records"),
     "compare": ("compare", "hold two runs against each other, if they are alike"),
 }
