@@ -31,7 +31,7 @@ def holder_line(what: str) -> str:
 
 
 def is_gone(holder: str) -> bool:
-    """Whether the holder ran on this very computer, in this boot, and does not any more; False where it is not known."""
+    """Whether the holder ran on this very computer, in this boot, and is dead; False where it is not known."""
     found = _read(holder)
     here = _here()
     if not here or any(found.get(key) != value for key, value in here.items()):
@@ -63,7 +63,7 @@ def _read(holder: str) -> dict[str, Any]:
 
 
 def _here() -> dict[str, str]:
-    """This boot of this computer, and whose process numbers these are; empty where it cannot be told."""
+    """The boot of this computer, and whose process numbers these are; empty where it cannot be told."""
     try:
         return {"boot": _BOOT.read_text("ascii").strip(), "pids": os.readlink(_PIDS)}  # noqa: PTH115 - no path
     except OSError:

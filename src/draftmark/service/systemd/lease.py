@@ -11,21 +11,19 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from draftmark.errors import DraftmarkError, FailedError, HostError, RefusedError, UnrestoredError
+from draftmark.errors import FailedError, HostError, RefusedError
 from draftmark.ports import Host
 
 from .agent import Answer, Code, call_in_place, call_sent
 from .holder import held_error, holder_line, is_gone
+from .restore import COMMAND_S, RESTORE_S, SLICE_S, Progress, RestoreReport, repeated, report, restore, silent
 
 LEASE_S = 60
 MIN_LEASE_S = 6
-RESTORE_S = 1800.0
-_SLICE_S = 15
-_COMMAND_S = 90.0
 _GRACE_S = 60.0
 
 
@@ -78,42 +76,6 @@ class Stopped:
         return self.busy is None and self.active in ("inactive", "failed")
 
 
-@dataclass(frozen=True, slots=True)
-class RestoreReport:
-    """What a restore found and did.
-
-    Attributes:
-        nothing: There was nothing of Draftmark's to undo.
-        removed: Drop-ins of Draftmark's that are gone.
-        put_back: A kept drop-in that was there before the last `keep`, and is again.
-        restarted: The service was started anew, because it ran something else than the original.
-        changed: Files of the unit, and other properties, that somebody else changed meanwhile; left alone.
-        missing: Files of the unit that somebody else removed meanwhile.
-        saved: Where a kept drop-in that somebody had edited was put aside.
-        same_command: The effective command line is the original's; None when that is not known any more.
-        active: ActiveState at the end; `activating` while a model loads.
-        invocation: InvocationID at the end.
-    """
-
-    nothing: bool
-    removed: tuple[str, ...]
-    put_back: tuple[str, ...]
-    restarted: bool
-    changed: tuple[str, ...]
-    missing: tuple[str, ...]
-    saved: tuple[str, ...]
-    same_command: bool | None
-    active: str
-    invocation: str
-
-
-Progress = Callable[[str], None]
-
-
-def _silent(_: str) -> None:
-    return None
-
-
 class Lease:
     """One unit, held. Methods may be called from several threads; each is one command on the host.
 
@@ -152,7 +114,7 @@ class Lease:
         files: Sequence[str] = (),
         lease_s: int = LEASE_S,
         what: str = "draftmark tune",
-        progress: Progress = _silent,
+        progress: Progress = silent,
     ) -> Lease:
         """Hold a unit: its original is saved and the dead man's switch is armed; nothing of the unit is changed.
 
@@ -178,13 +140,13 @@ class Lease:
         words = (str(lease_s), token, holder_line(what), *files)
         deadline = time.monotonic() + RESTORE_S
         while True:
-            answer = call_sent(host, "open", unit, user_scope=user_scope, words=words, timeout_s=_COMMAND_S)
+            answer = call_sent(host, "open", unit, user_scope=user_scope, words=words, timeout_s=COMMAND_S)
             if answer.code is not Code.PENDING or time.monotonic() > deadline:
                 break
             progress(f"what an earlier run left is put back: {answer.get('pending')}")
         if answer.code is Code.HELD and is_gone(answer.get("holder")):
             restore(host, unit, user_scope=user_scope, progress=progress)
-            answer = call_sent(host, "open", unit, user_scope=user_scope, words=words, timeout_s=_COMMAND_S)
+            answer = call_sent(host, "open", unit, user_scope=user_scope, words=words, timeout_s=COMMAND_S)
         if answer.code is Code.HELD:
             raise held_error(unit, answer)
         if answer.code is not Code.DONE:
@@ -280,7 +242,7 @@ class Lease:
         self._done("close", verb="let go of")
         self._end()
 
-    def restore(self, *, progress: Progress = _silent) -> RestoreReport:
+    def restore(self, *, progress: Progress = silent) -> RestoreReport:
         """Put the original back, wait until it is up again, and let go.
 
         Raises:
@@ -289,20 +251,20 @@ class Lease:
         self._check()
 
         def once() -> Answer:
-            return self._call("restore", str(_SLICE_S), timeout_s=_COMMAND_S)
+            return self._call("restore", str(SLICE_S), timeout_s=COMMAND_S)
 
-        answer = _repeat(once, self._unit, progress)
+        answer = repeated(once, self._unit, progress)
         if answer.code is Code.LOST:
             raise self._lose("the host")
-        report = _report(self._unit, self._user_scope, answer)
+        found = report(self._unit, self._user_scope, answer)
         self._end()
-        return report
+        return found
 
     def abandon(self) -> None:
         """Stop giving signs of life: the host puts the unit back by itself when the lease has run out."""
         self._end()
 
-    def _call(self, command: str, *words: str, data: bytes = b"", timeout_s: float = _COMMAND_S) -> Answer:
+    def _call(self, command: str, *words: str, data: bytes = b"", timeout_s: float = COMMAND_S) -> Answer:
         argv = (self._token, *words)
         return call_in_place(self._host, self._state, command, argv, data=data, timeout_s=timeout_s)
 
@@ -364,85 +326,6 @@ class Lease:
                     self._lose("the host")
             if time.monotonic() - self._last_s > self.lease_s + self.period_s and not self._ended.is_set():
                 self._lose("the host's dead man's switch")
-
-
-def restore(
-    host: Host,
-    unit: str,
-    *,
-    user_scope: bool = False,
-    force: bool = False,
-    progress: Progress = _silent,
-    timeout_s: float = RESTORE_S,
-) -> RestoreReport:
-    """Put a unit back as it was before Draftmark changed it, by what its own host knows: no run is needed.
-
-    Without a tuning under way it undoes the last `keep`. Interrupted, it can be called again. A holder that ran on this
-    very computer and is dead is not waited for.
-
-    Args:
-        host: As for `Lease.open`.
-        unit: Its `Id`.
-        user_scope: It belongs to the user's own manager.
-        force: Also while another Draftmark is at work on it; that one then changes nothing any more.
-        progress: Told in words while the service takes long to stop or to start.
-        timeout_s: When to give up waiting; the host goes on by itself as long as its switch is armed.
-
-    Raises:
-        RefusedError: Another Draftmark is at work on it.
-        UnrestoredError: It could not be put back in full; what is missing, and the commands, are in it.
-        HostError: The host cannot be reached.
-    """
-    word = "force" if force else ""
-
-    def once() -> Answer:
-        words = (str(_SLICE_S), word)
-        return call_sent(host, "restore", unit, user_scope=user_scope, words=words, timeout_s=_COMMAND_S)
-
-    answer = _repeat(once, unit, progress, timeout_s)
-    if answer.code is Code.HELD and is_gone(answer.get("holder")):
-        word = answer.get("holder")
-        answer = _repeat(once, unit, progress, timeout_s)
-    if answer.code is Code.HELD:
-        raise held_error(unit, answer)
-    return _report(unit, user_scope, answer)
-
-
-def _repeat(once: Callable[[], Answer], unit: str, progress: Progress, timeout_s: float = RESTORE_S) -> Answer:
-    """Ask until it is finished; all that was said on the way is in the answer."""
-    deadline = time.monotonic() + timeout_s
-    said: list[tuple[str, str]] = []
-    while True:
-        answer = once()
-        said += answer.values
-        if answer.code is not Code.PENDING or time.monotonic() > deadline:
-            return Answer(answer.code, tuple(said), answer.stderr)
-        progress(f"waiting for {unit}: {answer.get('pending')}")
-
-
-def _report(unit: str, user_scope: bool, answer: Answer) -> RestoreReport:
-    if answer.code is not Code.DONE:
-        systemctl = "systemctl --user" if user_scope else "systemctl"
-        raise UnrestoredError(
-            f"{unit} could not be put back in full",
-            evidence=answer.evidence,
-            next_step=f"draftmark restore unit:{unit}; or by hand: remove zz-draftmark.trial.conf below "
-            f"`{systemctl} show -p DropInPaths {unit}`, then `{systemctl} daemon-reload` and "
-            f"`{systemctl} restart {unit}`",
-        )
-    exec_state = answer.get("exec")
-    return RestoreReport(
-        nothing=bool(answer.get("nothing")),
-        removed=tuple(dict.fromkeys(answer.all("removed"))),
-        put_back=tuple(dict.fromkeys(answer.all("put_back"))),
-        restarted=bool(answer.get("restarted")),
-        changed=tuple(dict.fromkeys(answer.all("changed"))),
-        missing=tuple(dict.fromkeys(answer.all("missing"))),
-        saved=tuple(dict.fromkeys(answer.all("saved"))),
-        same_command={"same": True, "differs": False}.get(exec_state),
-        active=answer.get("active"),
-        invocation=answer.get("invocation"),
-    )
 
 
 def _number(text: str) -> int | None:
