@@ -385,6 +385,26 @@ class StopReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DrainFacts:
+    """What a server does when it is asked to end.
+
+    Attributes:
+        drains: It finishes the requests that it has.
+        worst_s: Longest time from the signal to its end, requests done; None where nothing bounds it.
+        children_need_main_only: Its children die of a SIGTERM of their own, and take the drain with them: only the
+            main process may get the signal.
+        exits_with_sigkill: A requested stop ends with SIGKILL to itself, which is no failure.
+        source: Where that is known from.
+    """
+
+    drains: bool
+    worst_s: float | None
+    children_need_main_only: bool = False
+    exits_with_sigkill: bool = False
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
     """One line of one source. `line` counts from 1; `time` is as the source wrote it."""
 

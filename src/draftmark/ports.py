@@ -12,6 +12,7 @@ from draftmark.model import (
     Activity,
     Arm,
     Counters,
+    DrainFacts,
     Evidence,
     Health,
     Identity,
@@ -252,6 +253,10 @@ class Engine(Protocol):
 
     def hazards(self, command: Sequence[str]) -> list[dict[str, str]]:
         """What in the command line would spoil a tuning: `what`, `evidence`, `next_step` of each."""
+        ...
+
+    def drain(self, command: Sequence[str]) -> DrainFacts:
+        """What the server does when it is asked to end."""
         ...
 
     def request_extra(self) -> dict[str, object]:

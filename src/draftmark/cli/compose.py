@@ -9,24 +9,15 @@ import argparse
 import dataclasses
 import math
 import shlex
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
 
-from draftmark.cli.rig import Rig
-from draftmark.cli.trial_postmortem import TrialPostMortem
+from draftmark.cli.hosts import is_remote
+from draftmark.cli.target import CommandTarget, Target
 from draftmark.engines.llamacpp.engine import LlamaCpp
 from draftmark.errors import UsageError
 from draftmark.load.workloads import load_workloads, workload_from_file
-from draftmark.model import Arm, ServiceKind, ServiceRef, Workload
-from draftmark.ports import Clock, Engine
+from draftmark.model import Arm, ServiceKind, Workload
 from draftmark.run.redact import Redactor
-from draftmark.service.command import CommandSupervisor
-from draftmark.service.host import port_listener
-from draftmark.service.local import LocalHost
-from draftmark.service.neighbours import LocalLoad
 from draftmark.service.reference import parse_cmd, parse_reference
 from draftmark.tune.plan import parse_concurrency, parse_depths
 from draftmark.tune.trial import Axis
@@ -45,54 +36,6 @@ _REQUESTS = 8
 _ROUNDS = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
-    """A service that can be started.
-
-    Attributes:
-        ref: As the user named it.
-        shown: The reference for records, secrets cut out.
-        version: Of the engine, where something tells it.
-    """
-
-    ref: ServiceRef
-    shown: str
-    engine: Engine
-    command: tuple[str, ...]
-    env: dict[str, str]
-    version: str | None
-
-    @property
-    def redactor(self) -> Redactor:
-        """Knows the secrets of the command line and of the variables set for it."""
-        return Redactor.of(self.command, self.env)
-
-    def line(self, command: tuple[str, ...]) -> str:
-        """A command line of this service, with the variables it needs, ready for a shell or for `cmd:`."""
-        return shlex.join([*(f"{name}={value}" for name, value in self.env.items()), *command])
-
-    def shown_line(self, command: tuple[str, ...]) -> str:
-        """The same, secrets hidden."""
-        return self.redactor.text(self.line(self.redactor.command(command)))
-
-    @contextmanager
-    def rig(self, clock: Clock) -> Iterator[Rig]:
-        """What a run needs of it; nothing is started yet, and nothing is left running afterwards."""
-        with CommandSupervisor(self.command, env=self.env) as supervisor:
-            yield Rig(
-                engine=self.engine,
-                supervisor=supervisor,
-                port_holder=listener_at,
-                post_mortem=TrialPostMortem(LocalHost()),
-                host=LocalLoad(clock),
-            )
-
-    @property
-    def embedded(self) -> bool:
-        """Whether it is our own engine and model."""
-        return self.ref.kind is ServiceKind.EMBEDDED
-
-
 def target(args: argparse.Namespace) -> Target:
     """The startable service that the arguments name.
 
@@ -102,6 +45,16 @@ def target(args: argparse.Namespace) -> Target:
     """
     ref = parse_reference(args.service)
     engine = LlamaCpp(method=args.method)
+    if ref.kind is ServiceKind.UNIT:
+        from draftmark.cli.unit_target import unit_target
+
+        return unit_target(args, ref, engine)
+    if is_remote(args):
+        raise UsageError(
+            f"--host is for unit: services, and {ref.kind.value}: runs here",
+            evidence=(str(ref), f"--host {args.host}"),
+            next_step="name the unit on that host, or leave --host out",
+        )
     if ref.kind is ServiceKind.EMBEDDED:
         from draftmark.embedded.progress import RichProgress
         from draftmark.embedded.provision import provision
@@ -110,7 +63,7 @@ def target(args: argparse.Namespace) -> Target:
 
         with RichProgress(progress_console()) as progress:
             ready = provision(progress, engine=args.engine)
-        return Target(
+        return CommandTarget(
             ref=ref,
             shown="embedded:",
             engine=engine,
@@ -130,7 +83,7 @@ def target(args: argparse.Namespace) -> Target:
         words = Redactor.of(spec.argv, spec.env).command(
             (*(f"{name}={value}" for name, value in spec.env.items()), *spec.argv)
         )
-        return Target(
+        return CommandTarget(
             ref=ref,
             shown="cmd:" + shlex.join(words),
             engine=engine,
@@ -141,7 +94,8 @@ def target(args: argparse.Namespace) -> Target:
     raise UsageError(
         f"{ref.kind.value}: services cannot be started by this version",
         evidence=(str(ref),),
-        next_step='use cmd:"llama-server …" or embedded:; a running server can be measured: draftmark bench url:http://…',
+        next_step='use unit:NAME, cmd:"llama-server …" or embedded:; '
+        "a running server can be measured: draftmark bench url:http://…",
     )
 
 
@@ -223,9 +177,3 @@ def default_run_directory(started_at: str, shown: str) -> Path:
     """`draftmark-runs/20261129-175027-embedded`, in the working directory."""
     stamp = started_at[:19].replace("-", "").replace(":", "").replace("T", "-")
     return Path("draftmark-runs") / f"{stamp}-{shown.partition(':')[0]}"
-
-
-def listener_at(base_url: str) -> str | None:
-    """Who listens where a server is about to be started; None when nobody does."""
-    parts = urlsplit(base_url)
-    return port_listener(parts.hostname or "127.0.0.1", parts.port or 80)

@@ -10,7 +10,7 @@ from draftmark.cli import compose, options
 from draftmark.cli.output import print_json, result_console
 from draftmark.engines.detect import detect
 from draftmark.model import Health, ServiceKind
-from draftmark.service.host import local_facts
+from draftmark.service.host import listener_at, local_facts
 from draftmark.service.reference import parse_reference
 
 
@@ -37,7 +37,7 @@ def _startable(args: argparse.Namespace) -> dict[str, Any]:
     base_url = target.engine.base_url(target.command)
     facts = target.engine.summary(target.command)
     hazards = target.engine.hazards(target.command)
-    holder = compose.listener_at(base_url)
+    holder = listener_at(base_url)
     if holder is not None:
         hazards.append(
             {

@@ -16,6 +16,7 @@ from types import FrameType
 from typing import NoReturn, Protocol, cast
 
 from draftmark import __version__
+from draftmark.cli import hosts
 from draftmark.errors import DraftmarkError, Interrupted, UsageError
 
 # verb -> (module, one line); the order is the order of a first day's work.
@@ -26,6 +27,7 @@ _VERBS = {
     "bench": ("bench", "load a service and measure it"),
     "why": ("why", "say why a server died, with the lines that prove it: a live service, or files"),
     "watch": ("watch", "write a post-mortem whenever a systemd unit fails: install, remove, status"),
+    "restore": ("restore", "put a systemd unit back as it was, whatever became of a run or of what it kept"),
     "report": ("report", "derive result.json, report.html and report.md of a run again from its records"),
     "compare": ("compare", "hold two runs against each other, if they are alike"),
 }
@@ -35,10 +37,11 @@ _SERVING = frozenset({"tune", "bench"})
 
 _EPILOG = """\
 services:
+  unit:NAME            a live systemd unit, here or with --host over SSH
   embedded:            a real engine and a real small model on this computer (the default of tune)
   cmd:"llama-server …" a command line that draftmark starts and stops
   url:http://…         a running server, only measured, never touched
-  unit:NAME docker:NAME pod:[NAMESPACE/]NAME job:ID   a dead server, for why; it takes files as well
+  docker:NAME pod:[NAMESPACE/]NAME job:ID   a dead server, for why; it takes files as well
 
 exit status:
   0 done · 2 usage · 10 a better configuration was found and not kept · 20 objective missed
@@ -117,7 +120,10 @@ def _dispatch(words: list[str]) -> int:
     if args.verb is None:
         parser.print_help()
         return 0
-    return _load(_VERBS[args.verb][0]).run(args)
+    try:
+        return _load(_VERBS[args.verb][0]).run(args)
+    finally:
+        hosts.close()
 
 
 def _load(module: str) -> Verb:

@@ -7,6 +7,9 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+from draftmark.cli import hosts
+from draftmark.model import Foreign
+
 _LARGEST = (
     9_999_999  # seven digits: above it a number is a slip of the finger, and waits of so many seconds overflow
 )
@@ -21,9 +24,10 @@ def service(parser: argparse.ArgumentParser, *, default: str | None = None) -> N
         nargs="?" if default is not None else None,
         default=default,
         metavar="SERVICE",
-        help='embedded:, cmd:"llama-server …" or url:http://…'
+        help='unit:NAME, cmd:"llama-server …", url:http://… or embedded:'
         + (f" (default {default})" if default is not None else ""),
     )
+    hosts.add_argument(parser)
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout, progress on stderr")
     parser.add_argument(
         "--engine",
@@ -105,6 +109,33 @@ def sweep(parser: argparse.ArgumentParser) -> None:
         metavar="CORES",
         help="other work on the host above which a measurement is void "
         "(default 0.25 where the server computes on CPUs; not looked at where it uses a GPU)",
+    )
+
+
+def live(parser: argparse.ArgumentParser) -> None:
+    """How a live service is treated."""
+    group = parser.add_argument_group("live service")
+    group.add_argument(
+        "--foreign",
+        type=Foreign,
+        choices=tuple(Foreign),
+        default=Foreign.ABORT,
+        help="requests of others: end the run and put the service back (abort, the default), "
+        "wait until there are none, or ignore them",
+    )
+    group.add_argument(
+        "--patience",
+        type=positive_number,
+        default=120.0,
+        metavar="S",
+        help="longest wait for requests to finish before a stop, and for others with --foreign wait (default 120)",
+    )
+    group.add_argument(
+        "--lease",
+        type=whole(3600),
+        default=60,
+        metavar="S",
+        help="without a sign of life for so long, the service's host puts it back (default 60, at least 6)",
     )
 
 

@@ -79,6 +79,7 @@ def _arm(work: Planned, arm: Arm) -> dict[str, Any]:
         "because": refusal.because if refusal else None,
         "command": command,
         "command_diff": [] if refusal or command == original else _difference(original, command),
+        **({} if refusal else work.target.change(work.target.engine.with_arm(work.target.command, arm))),
     }
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from draftmark import __version__
 from draftmark.cli import compose
+from draftmark.cli.target import Target
 from draftmark.errors import RefusedError
 from draftmark.model import Arm
 from draftmark.run.records import RunInfo
@@ -21,7 +22,7 @@ from draftmark.tune.trial import Axis
 class Planned:
     """A run that could begin now."""
 
-    target: compose.Target
+    target: Target
     info: RunInfo
     axes: tuple[Axis, ...]
 
@@ -29,10 +30,12 @@ class Planned:
 _FOREIGN_CORES = 0.25
 
 
-def _foreign_limit(args: argparse.Namespace, target: compose.Target) -> float | None:
+def _foreign_limit(args: argparse.Namespace, target: Target) -> float | None:
     """The user's own limit always; else one where the server computes on this host's CPUs."""
     if args.max_foreign_cpu is not None:
         return float(args.max_foreign_cpu)
+    if not target.local:
+        return None
     bound = target.engine.cpu_bound(target.command)
     return _FOREIGN_CORES if bound or (bound is None and not has_gpu()) else None
 
@@ -77,7 +80,7 @@ def planned(args: argparse.Namespace) -> Planned:
         engine_version=target.version,
         command=command,
         redacted=HIDDEN in " ".join((*command, target.shown)),
-        host=local_facts(),
+        host=local_facts() if target.local else {"name": target.shown.partition(" on ")[2]},
         started_at=SystemClock().now_iso(),
         settings={
             "api": args.api,
@@ -85,6 +88,7 @@ def planned(args: argparse.Namespace) -> Planned:
             "request_timeout_s": args.request_timeout,
             "start_timeout_s": args.start_timeout,
             "max_foreign_cores": _foreign_limit(args, target),
+            "load_from": target.load_from,
             "method": args.method,
             "engine": args.engine,
         },
@@ -97,6 +101,6 @@ def planned(args: argparse.Namespace) -> Planned:
         refused=refused,
         schedule=schedule(startable, rounds, baseline),
         notes=tuple(notes),
-        cwd=None if demo else os.getcwd(),  # noqa: PTH109 - as the user sees it
+        cwd=None if demo or target.may_run else os.getcwd(),  # noqa: PTH109 - as the user sees it
     )
     return Planned(target=target, info=info, axes=compose.axes(found, levels, requests, embedded=demo))

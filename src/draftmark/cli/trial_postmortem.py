@@ -89,10 +89,14 @@ def _in_doubt(verdict: Verdict) -> bool:
     return verdict.confidence is not Confidence.CERTAIN or (cause is not None and cause.family == "gpu")
 
 
+def told_of_a_trial(verdict: Verdict, failure: Failure) -> Verdict:
+    """The verdict on a server that Draftmark started: what did not die was given up and stopped by it."""
+    return _still_running(verdict, failure) if failure.alive else verdict
+
+
 def _for_a_trial(verdict: Verdict, failure: Failure) -> Verdict:
-    """The verdict in the words of a trial: there was no unit, and what did not die was stopped by Draftmark."""
-    if failure.alive:
-        verdict = _still_running(verdict, failure)
+    """The same where there was no unit."""
+    verdict = told_of_a_trial(verdict, failure)
     look = f"less {shlex.quote(str(failure.log))}"
     return dataclasses.replace(
         verdict,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,11 +18,11 @@ from draftmark.cli.progress import RunProgress
 from draftmark.cli.reporting import rederive, show, write_reports
 from draftmark.errors import Interrupted, UsageError
 from draftmark.load.client import run_closed_loop
-from draftmark.model import Trial
+from draftmark.model import Arm, Trial
 from draftmark.run.directory import RunDirectory
 from draftmark.run.lock import exclusive
 from draftmark.run.records import RunInfo
-from draftmark.service.host import SystemClock
+from draftmark.service.host import SystemClock, listener_at
 from draftmark.tune.runner import Journal, Sweep
 from draftmark.tune.startup import refuse_taken
 from draftmark.tune.trial import Limits, TrialRunner
@@ -51,8 +53,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--run", type=Path, metavar="DIR", help="where to keep the run (default draftmark-runs/…)")
     group.add_argument("--resume", type=Path, metavar="DIR", help="go on with a run; finished trials stay")
     group.add_argument(
-        "--keep", action="store_true", help="apply the choice; for cmd: and embedded: the command line is printed"
+        "--keep",
+        action="store_true",
+        help="apply the choice: one drop-in of the unit; for cmd: and embedded: the command line is printed",
     )
+    options.live(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -65,14 +70,9 @@ def run(args: argparse.Namespace) -> int:
         opened = None
         work = planned(args)
         path = args.run or compose.default_run_directory(work.info.started_at, work.info.service)
-    base_url = work.target.engine.base_url(work.target.command)
-    holder = "embedded:" + str(path.resolve()) if work.target.embedded else base_url
-    with exclusive(holder, about=f"draftmark tune, run directory {path.resolve()}"):
-        refuse_taken(
-            base_url, compose.listener_at(base_url)
-        )  # before there is a run directory: a refusal leaves nothing behind
+    with _alone(work, path):
         directory = opened or RunDirectory.create(path, work.info)
-        sweep(work, directory)
+        sweep(work, directory, keep=args.keep)
     result = rederive(directory)
     write_reports(directory, result)
     show(directory, result, as_json=args.json, to_run=_to_run(work, result, asked=args.keep))
@@ -81,7 +81,20 @@ def run(args: argparse.Namespace) -> int:
     return 0 if args.keep and result["exit_status"] == 10 else int(result["exit_status"])
 
 
-def sweep(work: Planned, directory: RunDirectory) -> None:
+@contextmanager
+def _alone(work: Planned, path: Path) -> Iterator[None]:
+    """Nothing else starts or serves it. Before there is a run directory: a refusal leaves nothing behind."""
+    if work.target.lock is None:
+        yield
+        return
+    holder = "embedded:" + str(path.resolve()) if work.target.embedded else work.target.lock
+    with exclusive(holder, about=f"draftmark tune, run directory {path.resolve()}"):
+        base_url = work.target.engine.base_url(work.target.command)
+        refuse_taken(base_url, listener_at(base_url))
+        yield
+
+
+def sweep(work: Planned, directory: RunDirectory, *, keep: bool = False) -> None:
     """Run what is left of a run, showing how it goes; nothing is left running afterwards."""
     clock = SystemClock()
     journal = Journal(directory, clock)
@@ -117,6 +130,7 @@ def sweep(work: Planned, directory: RunDirectory) -> None:
             ),
             journal=journal,
             after=partial(_after, directory),
+            to_keep=partial(_to_keep, work, directory) if keep and work.target.may_run else _nothing,
         )
         try:
             loop.run()
@@ -130,6 +144,17 @@ def sweep(work: Planned, directory: RunDirectory) -> None:
 def _after(directory: RunDirectory, trial: Trial) -> None:
     """After each trial the result of what is known so far is on disk."""
     rederive(directory, only=trial.number)
+
+
+def _nothing() -> Arm | None:
+    return None
+
+
+def _to_keep(work: Planned, directory: RunDirectory) -> Arm | None:
+    """The arm that a finished run recommends over what the service has."""
+    result = rederive(directory)
+    name = result["choice"]["recommended"] if result["exit_status"] == 10 else None
+    return next((arm for arm in work.info.arms if arm.name == name), None)
 
 
 def _resumed(args: argparse.Namespace, info: RunInfo) -> Planned:
@@ -170,9 +195,11 @@ def _resumed(args: argparse.Namespace, info: RunInfo) -> Planned:
 
 
 def _to_run(work: Planned, result: dict[str, Any], *, asked: bool) -> str:
-    """A command line cannot be edited in place: it is shown, ready to use. Nothing where nothing is settled."""
+    """What is not kept is shown, ready to use. Nothing where nothing is settled."""
+    if result["kept"]:
+        return ""
     name = result["choice"]["recommended"]
     arm = next((a for a in work.info.arms if a.name == name), None)
     if arm is None or not (asked or result["exit_status"] == 10):
         return ""
-    return f"to run {arm.label}:\n  {work.target.line(work.target.engine.with_arm(work.target.command, arm))}"
+    return f"to run {arm.label}:\n  {work.target.to_run(work.target.engine.with_arm(work.target.command, arm))}"

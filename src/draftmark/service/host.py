@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from urllib.parse import urlsplit
 
 _PROC = Path("/proc")
 _LISTEN = "0A"
@@ -106,6 +107,12 @@ def port_listener(host: str, port: int) -> str | None:
         if _taken(family, kind, protocol, address):
             return _owner(str(address[0]), port) or "a process that this user may not see"
     return None
+
+
+def listener_at(base_url: str) -> str | None:
+    """Who listens where a server of this computer is about to be started; None when nobody does."""
+    parts = urlsplit(base_url)
+    return port_listener(parts.hostname or "127.0.0.1", parts.port or 80)
 
 
 def _taken(family: int, kind: int, protocol: int, address: tuple[object, ...]) -> bool:

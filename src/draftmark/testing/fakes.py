@@ -21,6 +21,7 @@ from draftmark.model import (
     Arm,
     ClientHealth,
     Counters,
+    DrainFacts,
     Evidence,
     Health,
     Identity,
@@ -155,6 +156,10 @@ class FakeEngine:
     def hazards(self, command: Sequence[str]) -> list[dict[str, str]]:
         """None."""
         return []
+
+    def drain(self, command: Sequence[str]) -> DrainFacts:
+        """At once."""
+        return DrainFacts(drains=True, worst_s=1.0, source="the fake")
 
     def request_extra(self) -> dict[str, object]:
         """Nothing."""

@@ -13,7 +13,7 @@ from draftmark.engines.flags import value_of
 from draftmark.engines.llamacpp import flags, logs
 from draftmark.engines.llamacpp.client import LlamaServerClient
 from draftmark.errors import BadInputError, UsageError
-from draftmark.model import Arm, Evidence, Refusal
+from draftmark.model import Arm, DrainFacts, Evidence, Refusal
 
 _GGUF_MAGIC = b"GGUF"
 
@@ -78,6 +78,11 @@ class LlamaCpp:
     def request_extra(self) -> dict[str, object]:
         """No prompt cache: the arms ask the same prompts, and a cached one would flatter the later arm."""
         return {"cache_prompt": False}
+
+    def drain(self, command: Sequence[str]) -> DrainFacts:  # noqa: ARG002 - no flag changes it
+        """It cuts what is in flight, and may then hang until a second signal; idle, it ends at once."""
+        known = flags.facts()["shutdown"]
+        return DrainFacts(drains=known["drains"], worst_s=known["worst_s"], source=known["source"])
 
     def hazards(self, command: Sequence[str]) -> list[dict[str, str]]:
         """Endpoints that are off, and a depth in force that drafts nothing."""

@@ -1,0 +1,271 @@
+"""ports.Supervisor of a live systemd unit: each arm is one drop-in, and in the end there is none."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+
+from draftmark.errors import BusyError, StartError
+from draftmark.model import Identity, StopOutcome, StopReport
+from draftmark.ports import Clock, CpuSample, Host
+from draftmark.service.interlock import Interlock
+from draftmark.service.systemd.discover import FoundUnit
+from draftmark.service.systemd.dropin import render
+from draftmark.service.systemd.invocation import JournalLog, State, cpu
+from draftmark.service.systemd.lease import LEASE_S, Lease, Stopped
+from draftmark.service.systemd.restore import RestoreReport
+
+_APPEARS_S = 20.0
+_LOOK_S = 0.05
+_STOP_MARGIN_S = 30.0
+_EXEC_FAILED = range(200, 246)  # systemd.exec(5), "Process Exit Codes": it did not come to the program
+
+
+def _silent(_what: str, _limit_s: float | None) -> None:
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """How a unit is to be treated.
+
+    Attributes:
+        settings: Of the [Service] section, for as long as the run lasts: what makes its stops safe.
+        stop_timeout_s: What systemd then allows a stop.
+        lease_s: Without a sign of life for so long, the host puts the unit back by itself.
+        port: Where it listens on its own host; None when that is not known.
+        header: Lines that say, in the drop-in, what wrote it and why.
+        keep_header: The same for the drop-in that stays, which is made of a command line.
+        what: What holds the unit, for whoever comes second.
+    """
+
+    settings: dict[str, str]
+    stop_timeout_s: float
+    port: int | None
+    header: tuple[str, ...]
+    keep_header: Callable[[Sequence[str]], tuple[str, ...]]
+    lease_s: int = LEASE_S
+    what: str = "draftmark tune"
+
+
+@dataclass(slots=True)
+class SystemdSupervisor:
+    """Starts and stops a unit with other command lines. A context: it is held inside, and as it was afterwards.
+
+    Attributes:
+        host: Commands run with the rights to change the unit.
+        same_host: It is the computer that we run on, so that our own CPU time is part of its.
+    """
+
+    host: Host
+    unit: FoundUnit
+    terms: Terms
+    clock: Clock
+    same_host: bool
+    on_wait: Callable[[str, float | None], None] = _silent
+    restored: RestoreReport | None = None
+    _lease: Lease | None = field(default=None, repr=False)
+    _journal: JournalLog | None = field(default=None, repr=False)
+    _interlock: Interlock = field(default_factory=Interlock, repr=False)
+
+    @property
+    def original(self) -> tuple[str, ...]:
+        """The server's command line, as found."""
+        return self.unit.command.argv
+
+    @property
+    def lease(self) -> Lease:
+        """The hold on the unit."""
+        if self._lease is None:
+            raise AssertionError("not inside the context")
+        return self._lease
+
+    def __enter__(self) -> SystemdSupervisor:
+        """Hold the unit and make its stops safe. The service itself goes on.
+
+        Raises:
+            RefusedError: Another Draftmark holds it.
+            FailedError: It could not be held; nothing was changed.
+        """
+        self._lease = Lease.open(
+            self.host,
+            self.unit.name,
+            user_scope=self.unit.manager.user,
+            files=self.unit.environment_files,
+            lease_s=self.terms.lease_s,
+            what=self.terms.what,
+            progress=lambda what: self.on_wait(what, None),
+        )
+        try:
+            if self.terms.settings:
+                self._edit(None)
+        except BaseException:
+            self._give_back()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Whatever happened, the unit is as it was, or its host sees to that when the lease has run out."""
+        self._interlock.check("leaving")
+        if self._lease is not None and self.restored is None:
+            self._give_back()
+
+    def _give_back(self) -> None:
+        lease, self._lease = self.lease, None
+        if lease.lost is not None:
+            return
+        try:
+            self.restored = lease.restore(progress=lambda what: self.on_wait(what, None))
+        except BaseException:
+            lease.abandon()
+            raise
+
+    # --- starting -------------------------------------------------------------------------------------------
+
+    def start(self, command: Sequence[str], log: Path) -> Identity:
+        """Put `command` into the drop-in and start the unit; what it writes goes to `log` too.
+
+        Raises:
+            StartError: systemd could not run it.
+            RefusedError: A measurement runs.
+            FailedError: The drop-in could not be written; the hold is lost.
+        """
+        self._interlock.check("a start")
+        self._edit(command)
+        before = State.of(self.unit.manager).properties.get("InvocationID", "")
+        self._journal = None
+        self.lease.start()
+        state = self._appearing(before)
+        invocation = state.properties.get("InvocationID", "")
+        self._journal = JournalLog(self.host, invocation, log)
+        identity = state.identity
+        if identity is None or (state.exit_code or 0) in _EXEC_FAILED:
+            self.gather_log()
+            code = state.exit_code
+            raise StartError(
+                "systemd could not run the server" if code in _EXEC_FAILED else "the server ended at once",
+                evidence=(f"exit status {code}, Result={state.properties.get('Result', '')}",),
+                next_step=self.unit.manager.journal_for_people,
+            )
+        return identity
+
+    def _appearing(self, before: str) -> State:
+        """The unit when its new invocation runs, or has ended already."""
+        deadline = self.clock.monotonic() + _APPEARS_S
+        while True:
+            state = State.of(self.unit.manager)
+            fresh = state.properties.get("InvocationID", "") != before
+            if (fresh and (state.running or state.over)) or self.clock.monotonic() > deadline:
+                return state
+            self.clock.sleep(_LOOK_S)
+
+    def _edit(self, command: Sequence[str] | None) -> None:
+        """Write the drop-in of a command line; without one, the settings alone."""
+        line = None
+        if command is not None and tuple(command) != self.original:
+            line = self.unit.command.rewritten(command)
+        self.lease.edit(render(exec_start=line, settings=self.terms.settings, header=self.terms.header))
+
+    # --- looking --------------------------------------------------------------------------------------------
+
+    def identity(self) -> Identity | None:
+        """Who runs now; None when nothing is, also between a death and systemd's restart of it."""
+        return State.of(self.unit.manager).identity
+
+    def exit_code(self) -> int | None:
+        """Exit status of the last main process, negative for a signal; None while it runs or if unknown."""
+        return State.of(self.unit.manager).exit_code
+
+    def gather_log(self) -> None:
+        """Copy what the present invocation has written since the last time."""
+        if self._journal is not None:
+            self._journal.gather()
+
+    def cpu(self) -> CpuSample | None:
+        """Of the host and of the unit's cgroup; None where systemd does not account it."""
+        times = os.times()
+        own_s = times.user + times.system + times.children_user + times.children_system
+        return cpu(self.host, self.unit.manager, own_s if self.same_host else 0.0)
+
+    # --- stopping -------------------------------------------------------------------------------------------
+
+    def measuring(self) -> AbstractContextManager[None]:
+        """While inside, whatever would stop, change or restart the unit raises MeasuringError."""
+        return self._interlock.measuring()
+
+    def look(self) -> None:
+        """Note the connections to the server."""
+        if self.terms.port is not None:
+            self.lease.look(self.terms.port)
+
+    def stop(self, *, hurry: bool = False, force: bool = False) -> StopReport:  # noqa: ARG002 - systemd sets the pace
+        """`systemctl stop`, frozen first to see that no request came in since the last `look`.
+
+        Raises:
+            BusyError: One did; it goes on serving.
+            MeasuringError: A measurement runs.
+            FailedError: It does not stop, or the hold is lost.
+        """
+        self._interlock.check("a stop")
+        if State.of(self.unit.manager).over:
+            return StopReport(outcome=StopOutcome.ALREADY_DEAD, signals=(), seconds=0.0, exit_code=self.exit_code())
+        port = None if force else self.terms.port
+        stopped = self.lease.stop(port, timeout_s=self.terms.stop_timeout_s + _STOP_MARGIN_S)
+        if stopped.busy is not None:
+            raise BusyError(
+                "a request came in: nothing was stopped",
+                evidence=(stopped.busy,),
+                next_step="try again when it is done",
+            )
+        return self._report(stopped)
+
+    def _report(self, stopped: Stopped) -> StopReport:
+        killed = stopped.killed_by_timeout
+        slow = stopped.seconds > self.terms.stop_timeout_s / 2
+        outcome = StopOutcome.KILLED if killed else StopOutcome.SLOW if slow else StopOutcome.CLEAN
+        code = stopped.status if stopped.code in (None, 1) or stopped.status is None else -stopped.status
+        because = "; ".join(stopped.kills) if killed else None
+        if slow and not killed:
+            because = f"it took {stopped.seconds:.0f} s of the {self.terms.stop_timeout_s:.0f} s allowed"
+        return StopReport(
+            outcome=outcome,
+            signals=("SIGTERM", "SIGKILL") if killed else ("SIGTERM",),
+            seconds=stopped.seconds,
+            exit_code=code,
+            because=because,
+        )
+
+    def restore(self, *, force: bool = False) -> bool:
+        """Stop what runs instead of the original, and let the host put everything back; whether it serves again.
+
+        Raises:
+            BusyError: A request came in since the last `look`; nothing was changed.
+            MeasuringError: A measurement runs.
+            UnrestoredError: The files are as they were, and the service does not run; the commands are in it.
+        """
+        self._interlock.check("a restoration")
+        if self._lease is None:
+            return self.restored is not None and self.restored.active in ("active", "activating")
+        state = State.of(self.unit.manager)
+        changed = state.properties.get("InvocationID", "") != self.lease.invocation
+        if changed and state.running and not force:
+            self.stop()
+        self._give_back()
+        return self.restored is not None and self.restored.active in ("active", "activating")
+
+    def keep(self, command: Sequence[str]) -> None:
+        """Make the command line that runs now the unit's own, in one drop-in that stays; the hold ends.
+
+        Raises:
+            FailedError: It could not be written; the trial's drop-in is in force still.
+        """
+        self._interlock.check("keeping it")
+        line = self.unit.command.rewritten(command)
+        self.lease.keep(render(exec_start=line, settings={}, header=self.terms.keep_header(command)))
+        self._lease = None
