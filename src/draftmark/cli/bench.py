@@ -17,11 +17,12 @@ from draftmark import __version__
 from draftmark.cli import compose, options
 from draftmark.cli.output import print_json, progress_console, result_console
 from draftmark.cli.progress import LoadProgress
+from draftmark.cli.target import Target
 from draftmark.engines.detect import detect
 from draftmark.errors import FailedError, UsageError
 from draftmark.load.client import LoadRun, run_closed_loop
 from draftmark.load.measurement import measure
-from draftmark.model import Counters, Measurement, RequestRecord, ServiceKind
+from draftmark.model import Counters, Health, Measurement, RequestRecord, ServiceKind
 from draftmark.ports import EngineClient
 from draftmark.run.directory import TrialWriter
 from draftmark.service.host import SystemClock
@@ -106,6 +107,9 @@ def _server(args: argparse.Namespace, headers: dict[str, str]) -> Iterator[_Serv
         )
         return
     target = compose.target(args)
+    if target.may_run:
+        yield _live(target, headers)
+        return
     clock = SystemClock()
     with tempfile.TemporaryDirectory(prefix="draftmark-") as scratch, target.rig(clock) as rig:
         ready = rig.starter(clock, args.start_timeout).start(target.command, Path(scratch) / "server.log")
@@ -117,6 +121,31 @@ def _server(args: argparse.Namespace, headers: dict[str, str]) -> Iterator[_Serv
             headers={**target.engine.headers(target.command), **headers},
             extra=target.engine.request_extra(),
         )
+
+
+def _live(target: Target, headers: dict[str, str]) -> _Server:
+    """A service as it runs: it is only measured.
+
+    Raises:
+        FailedError: It does not run, or does not serve.
+    """
+    with progress_console().status(f"reaching {target.shown} …"):
+        client = target.client()
+        health = client.health()
+    if health is not Health.READY:
+        raise FailedError(
+            f"{target.shown} does not serve now",
+            evidence=(f"GET /health: {health.value}",),
+            next_step=f"draftmark why {target.shown.partition(' ')[0]}",
+        )
+    return _Server(
+        shown=f"{target.shown}, from {target.load_from}",
+        base_url=client.base_url,
+        engine=target.engine.name,
+        client=client,
+        headers={**target.engine.headers(target.command), **headers},
+        extra=target.engine.request_extra(),
+    )
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import math
 import shlex
 from pathlib import Path
 
+from draftmark.cli import services
 from draftmark.cli.hosts import is_remote
 from draftmark.cli.target import CommandTarget, Target
 from draftmark.engines.llamacpp.engine import LlamaCpp
@@ -43,12 +44,12 @@ def target(args: argparse.Namespace) -> Target:
         UsageError: It cannot be started by Draftmark, or no engine recognises its command line.
         ProvisionError: The embedded engine or model could not be had.
     """
-    ref = parse_reference(args.service)
     engine = LlamaCpp(method=args.method)
-    if ref.kind is ServiceKind.UNIT:
+    if (members := _members(args)) is not None:
         from draftmark.cli.unit_target import unit_target
 
-        return unit_target(args, ref, engine)
+        return unit_target(args, members, engine)
+    ref = parse_reference(args.service)
     if is_remote(args):
         raise UsageError(
             f"--host is for unit: services, and {ref.kind.value}: runs here",
@@ -97,6 +98,16 @@ def target(args: argparse.Namespace) -> Target:
         next_step='use unit:NAME, cmd:"llama-server …" or embedded:; '
         "a running server can be measured: draftmark bench url:http://…",
     )
+
+
+def _members(args: argparse.Namespace) -> tuple[services.Member, ...] | None:
+    """The units of a live service; None for any other kind."""
+    named = services.resolve(args)
+    if named is not None:
+        services.fill_in(args, named)
+        return named.members
+    ref = parse_reference(args.service)
+    return (services.Member(ref.target, args.host),) if ref.kind is ServiceKind.UNIT else None
 
 
 def workloads(args: argparse.Namespace, *, embedded: bool) -> tuple[Workload, ...]:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
     from draftmark.cli.why_reference import Service
+    from draftmark.ports import Host
     from draftmark.postmortem.collect import Collected
     from draftmark.postmortem.intake import Hints
     from draftmark.postmortem.tables import Tables
@@ -48,11 +49,10 @@ def marker(cause: str) -> Marker:
     return find
 
 
-def collect(service: Service, *, hints: Hints, runs: int, since: str | None) -> Collected:
-    """What this host knows of a service."""
+def collect(service: Service, host: Host, *, hints: Hints, runs: int, since: str | None) -> Collected:
+    """What a host knows of a service."""
     from draftmark.postmortem import collect as rooms
     from draftmark.postmortem.intake import read_bytes
-    from draftmark.service.local import LocalHost
 
     collector = {
         "unit": rooms.collect_unit,
@@ -61,4 +61,4 @@ def collect(service: Service, *, hints: Hints, runs: int, since: str | None) -> 
         "job": rooms.collect_job,
     }[service.kind]
     read = partial(read_bytes, hints=hints)
-    return collector(LocalHost(), service.name, read=read, runs=runs, since=since)
+    return collector(host, service.name, read=read, runs=runs, since=since)

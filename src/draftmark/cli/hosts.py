@@ -9,6 +9,7 @@ from draftmark.ports import Host
 from draftmark.service.local import LocalHost
 
 _OPEN = ExitStack()
+_CONNECTED: dict[str, Host] = {}
 
 
 def add_argument(parser: argparse.ArgumentParser) -> None:
@@ -33,13 +34,21 @@ def host_of(args: argparse.Namespace) -> Host:
         HostError: It cannot be reached.
         RefusedError: Its key is not known, or has changed.
     """
-    if not is_remote(args):
-        return LocalHost()
-    from draftmark.service.ssh import SshHost
+    return host_at(args.host if is_remote(args) else None)
 
-    return _OPEN.enter_context(SshHost.connect(args.host))
+
+def host_at(destination: str | None) -> Host:
+    """A host by its SSH destination, one connection each; this computer for None. Raises as `host_of`."""
+    if destination is None:
+        return LocalHost()
+    if destination not in _CONNECTED:
+        from draftmark.service.ssh import SshHost
+
+        _CONNECTED[destination] = _OPEN.enter_context(SshHost.connect(destination))
+    return _CONNECTED[destination]
 
 
 def close() -> None:
     """Let go of every host that was opened."""
+    _CONNECTED.clear()
     _OPEN.close()

@@ -34,6 +34,12 @@ def run(args: argparse.Namespace) -> int:
 
 def _startable(args: argparse.Namespace) -> dict[str, Any]:
     target = compose.target(args)
+    if target.may_run:
+        from draftmark.cli.unit_inspect import inspect_unit
+        from draftmark.cli.unit_target import UnitTarget
+
+        assert isinstance(target, UnitTarget)  # noqa: S101 - the only live kind
+        return inspect_unit(target)
     base_url = target.engine.base_url(target.command)
     facts = target.engine.summary(target.command)
     hazards = target.engine.hazards(target.command)

@@ -52,7 +52,7 @@ def planned(args: argparse.Namespace) -> Planned:
     levels = compose.concurrency(args, embedded=demo)
     requests = compose.requests_per_level(args, levels, embedded=demo)
     baseline, arms = compose.arms(args, target)
-    notes: list[str] = []
+    notes = list(target.notes)
     dead = target.engine.refuse(target.command, baseline)
     if dead is not None:
         # It runs as if off, so off is what the arms are held against.

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from draftmark.cli.rig import Rig
 from draftmark.cli.trial_postmortem import TrialPostMortem
 from draftmark.model import ServiceKind, ServiceRef
-from draftmark.ports import Clock, Engine
+from draftmark.ports import Clock, Engine, EngineClient
 from draftmark.run.redact import Redactor
 from draftmark.service.command import CommandSupervisor
 from draftmark.service.host import listener_at
@@ -72,6 +72,15 @@ class Target(Protocol):
         """What two runs on this computer must not share; None where the service itself is held."""
         ...
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a user should know before a run begins."""
+        ...
+
+    def client(self) -> EngineClient:
+        """A client for the server as it runs, or would run."""
+        ...
+
     def shown_line(self, command: tuple[str, ...]) -> str:
         """A command line of it for people, secrets hidden."""
         ...
@@ -107,6 +116,7 @@ class CommandTarget:
     local: bool = True
     may_run: bool = False
     load_from: str = "this computer"
+    notes: tuple[str, ...] = ()
 
     @property
     def redactor(self) -> Redactor:
@@ -120,6 +130,10 @@ class CommandTarget:
 
     def _line(self, command: tuple[str, ...]) -> str:
         return shlex.join([*(f"{name}={value}" for name, value in self.env.items()), *command])
+
+    def client(self) -> EngineClient:
+        """A client for the server, once it runs."""
+        return self.engine.client(self.engine.base_url(self.command), self.engine.headers(self.command))
 
     def shown_line(self, command: tuple[str, ...]) -> str:
         """With the variables it needs, ready for a shell or for `cmd:`, secrets hidden."""

@@ -4,191 +4,257 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from draftmark import __version__
-from draftmark.cli.hosts import host_of, is_remote
+from draftmark.cli.hosts import host_at, is_remote
 from draftmark.cli.output import progress_console
 from draftmark.cli.rig import Rig
+from draftmark.cli.services import Member
 from draftmark.cli.unit_postmortem import UnitPostMortem
 from draftmark.errors import UsageError
-from draftmark.model import Foreign, ServiceRef
-from draftmark.ports import Clock, Engine, Host
+from draftmark.model import Arm, Foreign
+from draftmark.ports import Clock, Engine, EngineClient, Host
 from draftmark.run.redact import Redactor
 from draftmark.service.elevation import check_elevation, elevated
 from draftmark.service.host import SystemClock
 from draftmark.service.listeners import listener_on
+from draftmark.service.members import MembersSupervisor
 from draftmark.service.neighbours import LocalLoad
 from draftmark.service.systemd.discover import FoundUnit, discover
 from draftmark.service.systemd.dropin import render
-from draftmark.service.systemd.lease import MIN_LEASE_S
+from draftmark.service.systemd.lease import LEASE_S, MIN_LEASE_S
 from draftmark.service.systemd.reconcile import Reconciled, reconcile
 from draftmark.service.systemd.supervisor import SystemdSupervisor, Terms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UnitTarget:
-    """A unit that could be tuned; nothing of it is changed before `rig` is entered.
+class MemberUnit:
+    """One unit of a service, read.
 
     Attributes:
         host: Where it is, as the user sees it.
         privileged: The same with the rights to change it.
         remote: The destination over SSH; None on this computer.
+        safe: What its drop-in sets besides the command line.
     """
 
-    shown: str
-    engine: Engine
     host: Host
     privileged: Host
     remote: str | None
     unit: FoundUnit
     safe: Reconciled
-    version: str | None
+
+    @property
+    def shown(self) -> str:
+        """`unit:llm.service on gpu1`."""
+        return f"unit:{self.unit.name}" + (f" on {self.remote}" if self.remote else "")
+
+    @property
+    def flags(self) -> str:
+        """As it is named on a command line."""
+        return f"unit:{self.unit.name}" + (f" --host {self.remote}" if self.remote else "")
+
+    def exec_start(self, command: Sequence[str]) -> str:
+        """ExecStart= for a command line of the server."""
+        return self.unit.command.rewritten(command)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitTarget:
+    """A live service of one unit or several; nothing of it is changed before `rig` is entered.
+
+    Attributes:
+        members: In rank order; the first answers requests.
+        asked: The service as the user named it.
+    """
+
+    engine: Engine
+    members: tuple[MemberUnit, ...]
+    asked: str
     foreign: Foreign
     patience_s: float
     lease_s: int
+    version: str | None = None
     embedded: bool = False
     may_run: bool = True
     lock: str | None = None
 
     @property
+    def first(self) -> MemberUnit:
+        """Rank 0."""
+        return self.members[0]
+
+    @property
+    def shown(self) -> str:
+        """For records."""
+        return ", ".join(member.shown for member in self.members)
+
+    @property
     def command(self) -> tuple[str, ...]:
         """The server's command line in the unit."""
-        return self.unit.command.argv
+        return self.first.unit.command.argv
 
     @property
     def local(self) -> bool:
-        """Whether it is on this computer."""
-        return self.remote is None
+        """Whether all of it is on this computer."""
+        return all(member.remote is None for member in self.members)
 
     @property
     def redactor(self) -> Redactor:
-        """Knows the secrets of the command line and of the unit's variables."""
-        return Redactor.of(self.command, self.unit.environment)
+        """Knows the secrets of the command lines and of the units' variables."""
+        words = [word for member in self.members for word in member.unit.command.argv]
+        variables = {k: v for member in self.members for k, v in member.unit.environment.items()}
+        return Redactor.of(words, variables)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """How its words were found, and what its drop-ins set for the time of a run."""
+        return tuple(note for member in self.members for note in _notes(member))
+
+    def client(self) -> EngineClient:
+        """A client for the server as it runs."""
+        base_url = self.reach(self.engine.base_url(self.command))
+        return self.engine.client(base_url, self.engine.headers(self.command))
 
     def shown_line(self, command: tuple[str, ...]) -> str:
         """The unit's ExecStart= for it, secrets hidden."""
-        return self.redactor.text(self._exec_start(command))
+        return self.redactor.text(self.first.exec_start(command))
 
     def to_run(self, command: tuple[str, ...]) -> str:
         """What `--keep` does."""
         del command
-        where = f" --host {self.remote}" if self.remote else ""
-        return f"draftmark tune {self.shown.partition(' ')[0]}{where} --keep"
+        return f"draftmark tune {self.asked} --keep"
 
     def change(self, command: tuple[str, ...]) -> dict[str, Any]:
-        """The drop-in of a trial, and what else of the unit it sets."""
-        if tuple(command) == self.command and not self.safe.settings:
+        """The drop-in of a trial, of rank 0, and the line that it stands for."""
+        first = self.first
+        line = None if tuple(command) == self.command else first.exec_start(command)
+        if line is None and not first.safe.settings:
             return {}
-        line = None if tuple(command) == self.command else self._exec_start(command)
-        text = render(exec_start=line, settings=self.safe.settings, header=())
-        return {"drop_in": self.redactor.text(text).strip(), "instead_of": self.unit.command.line}
-
-    def _exec_start(self, command: Sequence[str]) -> str:
-        if tuple(command) == self.command:
-            return self.unit.command.line
-        return self.unit.command.rewritten(command)
+        text = render(exec_start=line, settings=first.safe.settings, header=())
+        return {
+            "drop_in": self.redactor.text(text).strip(),
+            "instead_of": self.redactor.text(first.unit.command.line),
+        }
 
     @contextmanager
     def rig(self, clock: Clock) -> Iterator[Rig]:
-        """The unit, held: its host puts it back when we are gone."""
-        if self.safe.refusal is not None:
-            raise self.safe.refusal
-        if not self.unit.manager.user:
-            check_elevation(self.privileged)
-        port = urlsplit(self.engine.base_url(self.command)).port
-        terms = Terms(
-            settings=dict(self.safe.settings),
-            stop_timeout_s=self.safe.stop_timeout_s,
-            port=port,
-            header=self._header("for one trial; it vanishes by itself"),
-            keep_header=self._keep_header,
-            lease_s=self.lease_s,
-        )
-        with SystemdSupervisor(
-            host=self.privileged, unit=self.unit, terms=terms, clock=clock, same_host=self.local
-        ) as supervisor:
+        """The units, held: their hosts put them back when we are gone."""
+        for member in self.members:
+            if member.safe.refusal is not None:
+                raise member.safe.refusal
+            if not member.unit.manager.user:
+                check_elevation(member.privileged)
+        with ExitStack() as stack:
+            held = [stack.enter_context(self._supervisor(member, clock)) for member in self.members]
+            first = self.first
             yield Rig(
                 engine=self.engine,
-                supervisor=supervisor,
-                port_holder=lambda url: listener_on(self.privileged, url),
-                post_mortem=UnitPostMortem(self.privileged, self.unit.name),
+                supervisor=held[0] if len(held) == 1 else MembersSupervisor(held, self._follow),
+                port_holder=lambda url: listener_on(first.privileged, url),
+                post_mortem=UnitPostMortem(first.privileged, first.unit.name),
                 host=LocalLoad(clock) if self.local else None,
                 foreign=self.foreign,
                 patience_s=self.patience_s,
                 reach=self.reach,
-                look=(self.unit.manager.for_people("status"), self.unit.manager.journal_for_people),
+                look=(first.unit.manager.for_people("status"), first.unit.manager.journal_for_people),
                 load_from=self.load_from,
             )
+
+    def _follow(self, original: Sequence[str], command: Sequence[str]) -> tuple[str, ...]:
+        """What another member runs when rank 0 runs `command`: the same depth."""
+        return self.engine.with_arm(original, Arm(self.engine.depth(command)))
+
+    def _supervisor(self, member: MemberUnit, clock: Clock) -> SystemdSupervisor:
+        port = urlsplit(self.engine.base_url(self.command)).port if member is self.first else None
+        undo = f"Undo it: draftmark restore {member.flags}"
+        terms = Terms(
+            settings=dict(member.safe.settings),
+            stop_timeout_s=member.safe.stop_timeout_s,
+            port=port,
+            header=(f"Written by draftmark {__version__} for one trial; it vanishes by itself.", undo),
+            keep_header=lambda command: self._keep_header(member, command, undo),
+            lease_s=self.lease_s,
+        )
+        return SystemdSupervisor(
+            host=member.privileged, unit=member.unit, terms=terms, clock=clock, same_host=member.remote is None
+        )
 
     @property
     def load_from(self) -> str:
         """Where requests are sent from."""
-        return "this computer" if self.remote is None else f"this computer, through an SSH tunnel to {self.remote}"
+        remote = self.first.remote
+        return "this computer" if remote is None else f"this computer, through an SSH tunnel to {remote}"
 
     def reach(self, url: str) -> str:
         """A URL of the service's host as it is reached from here."""
         parts = urlsplit(url)
-        address, port = self.host.reach(parts.hostname or "127.0.0.1", parts.port or 80)
+        address, port = self.first.host.reach(parts.hostname or "127.0.0.1", parts.port or 80)
         shown = f"[{address}]" if ":" in address else address
         return urlunsplit((parts.scheme, f"{shown}:{port}", parts.path, parts.query, ""))
 
-    def _header(self, why: str) -> tuple[str, ...]:
-        return (
-            f"Written by draftmark {__version__}, {why}.",
-            f"Undo it: {self.undo}",
-        )
-
-    @property
-    def undo(self) -> str:
-        """The command that puts the unit back."""
-        where = f" --host {self.remote}" if self.remote else ""
-        return f"draftmark restore unit:{self.unit.name}{where}"
-
-    def _keep_header(self, command: Sequence[str]) -> tuple[str, ...]:
-        depth = self.engine.depth(command)
-        was = self.engine.depth(self.command)
+    def _keep_header(self, member: MemberUnit, command: Sequence[str], undo: str) -> tuple[str, ...]:
+        now, was = (_depth(self.engine.depth(words)) for words in (command, member.unit.command.argv))
         return (
             f"Written by draftmark {__version__} at {SystemClock().now_iso()}: tune --keep.",
-            f"Speculation: depth {depth} in place of {was or 'off'}. Only its flags differ from the line that was"
-            f" in {':'.join(map(str, self.unit.command.where))}.",
-            f"Undo it: {self.undo}",
+            f"Speculation: {now} in place of {was}. Only its flags differ from the line in",
+            f"{':'.join(map(str, member.unit.command.where))}.",
+            undo,
             "or by hand: remove this file, then systemctl daemon-reload, then "
-            + self.unit.manager.for_people("restart"),
+            + member.unit.manager.for_people("restart"),
         )
 
 
-def unit_target(args: argparse.Namespace, ref: ServiceRef, engine: Engine) -> UnitTarget:
-    """Read the unit that the arguments name.
+def _depth(depth: int) -> str:
+    return f"depth {depth}" if depth else "off"
+
+
+def _notes(member: MemberUnit) -> Iterator[str]:
+    yield from member.unit.command.notes
+    for each in member.safe.because:
+        yield f"while it is tuned, {each.setting}: {each.reason} ({each.line})"
+
+
+def unit_target(args: argparse.Namespace, members: Sequence[Member], engine: Engine) -> UnitTarget:
+    """Read the units of a service.
+
+    Args:
+        args: Of the verb: `foreign`, `patience` and `lease`, where it has them.
+        members: In rank order.
+        engine: What runs in them.
 
     Raises:
         BadInputError: There is no such unit.
-        RefusedError: It cannot be changed safely; the reason is in it.
-        HostError: The host or its systemd cannot be reached.
+        RefusedError: One cannot be changed safely; the reason is in it.
+        HostError: A host or its systemd cannot be reached.
     """
-    lease_s = getattr(args, "lease", 60)
+    lease_s = getattr(args, "lease", LEASE_S)
     if lease_s < MIN_LEASE_S:
         raise UsageError(f"--lease {lease_s} is too short to be kept alive", next_step=f"--lease {MIN_LEASE_S}")
-    with progress_console().status(f"reading {ref} …"):
-        host = host_of(args)
-        privileged = elevated(host)
-        unit = discover(host, ref.target, is_server=engine.recognises, read_as=privileged)
-        if unit.manager.user:
-            privileged = host
-    remote = args.host if is_remote(args) else None
+    with progress_console().status(f"reading {args.service} …"):
+        read = tuple(_read(member, engine) for member in members)
     return UnitTarget(
-        shown=f"unit:{unit.name}" + (f" on {remote}" if remote else ""),
         engine=engine,
-        host=host,
-        privileged=privileged,
-        remote=remote,
-        unit=unit,
-        safe=reconcile(unit.properties, engine.drain(unit.command.argv), unit.files),
-        version=None,
+        members=read,
+        asked=args.service + (f" --host {args.host}" if is_remote(args) else ""),
         foreign=getattr(args, "foreign", Foreign.ABORT),
         patience_s=getattr(args, "patience", 120.0),
         lease_s=lease_s,
+    )
+
+
+def _read(member: Member, engine: Engine) -> MemberUnit:
+    host = host_at(member.host)
+    privileged = elevated(host)
+    unit = discover(host, member.unit, is_server=engine.recognises, read_as=privileged)
+    return MemberUnit(
+        host=host,
+        privileged=host if unit.manager.user else privileged,
+        remote=member.host,
+        unit=unit,
+        safe=reconcile(unit.properties, engine.drain(unit.command.argv), unit.files),
     )

@@ -11,14 +11,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from draftmark.cli import compose_why
+from draftmark.cli import compose_why, hosts
 from draftmark.cli.output import print_json, progress_console, result_console
 from draftmark.cli.why_progress import WhyProgress
 from draftmark.cli.why_reference import FORMS, STDIN, Asked, asked, parse
 from draftmark.errors import BadInputError, UsageError
+from draftmark.service.local import LocalHost
 
 if TYPE_CHECKING:
     from draftmark.cli.why_reference import Service
+    from draftmark.ports import Host
     from draftmark.postmortem.collect import Collected
     from draftmark.postmortem.model import Source, Unread, Verdict
 
@@ -64,6 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--since", metavar="WHEN", help='nothing older: "2026-11-29 17:50", yesterday, "2 hours ago"'
     )
+    hosts.add_argument(parser)
     parser.add_argument(
         "--service", metavar="NAME", help="which unit or container is meant, where the evidence is about several"
     )
@@ -75,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
         return _explain(args)
     question = asked(args.things)
     _check(question, args)
-    verdict = _examine(question, runs=args.runs, since=args.since, unit=args.service, stdin=None)
+    verdict = _examine(question, runs=args.runs, since=args.since, unit=args.service, host=hosts.host_of(args))
     return _say(verdict, args)
 
 
@@ -96,6 +99,7 @@ def _examine(
     since: str | None = None,
     unit: str | None = None,
     stdin: BinaryIO | None = None,
+    host: Host | None = None,
 ) -> Verdict:
     from draftmark.postmortem.diagnose import diagnose
     from draftmark.postmortem.intake import Hints, read_paths
@@ -108,7 +112,7 @@ def _examine(
     with WhyProgress(progress_console) as progress:
         if question.service is not None:
             progress.awaits(f"what this host knows of {question.service}")
-            found = compose_why.collect(question.service, hints=hints, runs=runs, since=since)
+            found = compose_why.collect(question.service, host or LocalHost(), hints=hints, runs=runs, since=since)
             _something_of_it(question.service, found)
             sources += found.sources
             unread += found.unread
@@ -212,6 +216,10 @@ def _check(question: Asked, args: argparse.Namespace) -> None:
         raise UsageError(
             "nothing to examine was named" + (", and stdin is read only when it is asked for" if piped else ""),
             next_step="draftmark why -" if piped else f"name a service ({FORMS}), or files",
+        )
+    if hosts.is_remote(args) and question.service is None:
+        raise UsageError(
+            "--host is for services; files are read here", evidence=question.paths[:3], next_step="leave --host out"
         )
     if args.since is not None and question.service is None:
         raise UsageError("--since is for services; files are read whole", next_step="leave --since out")

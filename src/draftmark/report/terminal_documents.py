@@ -83,6 +83,7 @@ def print_plan(document: Mapping[str, Any], console: Console) -> None:
         hanging(console, f"{label}  ", said or figures.UNKNOWN, "bold")
         for entry in arm.get("command_diff") or []:
             raw_line(console, f"    {visible(str(entry))}", _diff_style(str(entry)))
+    _print_drop_in(arms, console)
     schedule = texts(document, "schedule")
     console.print()
     if schedule:
@@ -99,6 +100,16 @@ def print_plan(document: Mapping[str, Any], console: Console) -> None:
     if assumed:
         start, measure = (figures.duration(number(assumed, key)) for key in ("start_s", "measure_s"))
         line(console, f"assumed: a start takes {start}, the measurements of a trial {measure}", "dim")
+
+
+def _print_drop_in(arms: list[Document], console: Console) -> None:
+    """The whole change to a unit, of one arm: the others' differ in the flags shown above."""
+    arm = next((arm for arm in reversed(arms) if text(arm, "drop_in")), None)
+    if arm is None:
+        return
+    heading(console, f"drop-in of {text(arm, 'label')}, for as long as it is tried")
+    for entry in str(arm["drop_in"]).splitlines():
+        raw_line(console, f"  {visible(entry)}")
 
 
 def print_compare(document: Mapping[str, Any], console: Console) -> None:
