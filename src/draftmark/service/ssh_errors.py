@@ -92,11 +92,13 @@ def _has_passphrase(path: Path) -> bool:
     return False
 
 
-def connect_error(target: Destination, error: BaseException, seconds: float) -> DraftmarkError:
-    """The error for a connection that was not made for any other reason."""
+def connect_error(
+    target: Destination, error: BaseException, seconds: float, more: tuple[str, ...] = ()
+) -> DraftmarkError:
+    """The error for a connection that was not made for any other reason; `more` is evidence of others."""
     words, step = _reason(target, error, seconds)
     said = str(error).strip()
-    evidence = (f"{type(error).__name__}: {said}",) if said else ()
+    evidence = (*((f"{type(error).__name__}: {said}",) if said else ()), *more)
     return HostError(words, evidence=evidence, next_step=step)
 
 
@@ -118,7 +120,7 @@ def _reason(target: Destination, error: BaseException, seconds: float) -> tuple[
             return f"the jump host cannot connect to {target}", look
         case asyncssh.KeyExchangeFailed():
             return f"{target} and we have no cipher or key type in common", look
-        case asyncssh.ConnectionLost():
+        case asyncssh.ConnectionLost() | ConnectionResetError():
             return f"{target} closed the connection before anyone was let in", look
         case _:
             return f"no SSH connection to {target} can be made", look

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ import asyncssh
 from draftmark.errors import HostError
 from draftmark.service.ssh_destination import Destination, parse_jumps
 from draftmark.service.ssh_errors import connect_error, host_key_error, permission_error
+from draftmark.service.ssh_proxy import Proxy
 from draftmark.service.ssh_trust import HostKeys, Witness
 
 _MOST_JUMPS = 8
@@ -52,6 +54,7 @@ class _Configured:
     identities: tuple[str, ...]
     identities_only: bool
     connect_s: float | None
+    proxy_command: str | None
 
 
 class Link:
@@ -61,6 +64,7 @@ class Link:
         self.destination = destination
         self.settings = settings
         self._hops: list[asyncssh.SSHClientConnection] = []
+        self._proxies: list[Proxy] = []
         self._lock = asyncio.Lock()
         self._closed = False
 
@@ -157,6 +161,7 @@ class Link:
             tuple(cast("list[str]", config.get("IdentityFile", []))),
             bool(config.get("IdentitiesOnly")),
             options.connect_timeout,
+            cast("str | None", config.get("ProxyCommand")),
         )
 
     async def _open(
@@ -165,20 +170,21 @@ class Link:
         witness = Witness()
         try:
             return await self._dial(target, configured, via, witness)
-        except asyncssh.KeyExchangeFailed as error:
-            if "host key" not in str(error) or not configured.keys.known:
-                raise connect_error(target, error, 0) from error
-            # It has no key of the kinds that are known: see which one it has, which is then refused.
-            with contextlib.suppress(Exception):
-                (await self._dial(target, configured, via, witness, algorithms="default")).abort()
-            raise host_key_error(target, configured.keys, witness, error) from error
+        except (asyncssh.KeyExchangeFailed, asyncssh.ConnectionLost, ConnectionResetError) as error:
+            if configured.keys.known and witness.shown is None:
+                # Has it no key of the kinds that are known? Whichever it has is shown now, and refused.
+                with contextlib.suppress(OSError, ValueError, asyncssh.Error):
+                    (await self._dial(target, configured, via, witness, algorithms="default")).abort()
+            if witness.shown is not None:
+                raise host_key_error(target, configured.keys, witness, error) from error
+            raise connect_error(target, error, 0, self._proxy_said()) from error
         except asyncssh.HostKeyNotVerifiable as error:
             raise host_key_error(target, configured.keys, witness, error) from error
         except asyncssh.PermissionDenied as error:
             raise permission_error(target, configured.identities, witness, error) from error
         except (OSError, ValueError, asyncssh.Error) as error:
             patience = configured.connect_s or self.settings.connect_s
-            raise connect_error(target, error, patience) from error
+            raise connect_error(target, error, patience, self._proxy_said()) from error
 
     async def _dial(
         self,
@@ -192,6 +198,8 @@ class Link:
             target.host,
             config=_config_files(),
             tunnel=via,
+            sock=self._proxy(configured.proxy_command) if via is None else None,
+            proxy_command=None,
             client_factory=lambda: witness,
             known_hosts=configured.keys,
             server_host_key_algs=algorithms or (),
@@ -207,6 +215,15 @@ class Link:
             **_named(target),
         )
 
+    def _proxy(self, command: str | None) -> socket.socket | None:
+        if command is None:
+            return None
+        self._proxies.append(Proxy(command))
+        return self._proxies[-1].socket
+
+    def _proxy_said(self) -> tuple[str, ...]:
+        return self._proxies[-1].said() if self._proxies else ()
+
     async def _drop(self) -> None:
         """Close what is open, the destination first; a server that does not answer is left."""
         hops, self._hops = self._hops, []
@@ -217,6 +234,8 @@ class Link:
             except TimeoutError:
                 connection.abort()
                 await connection.wait_closed()
+        while self._proxies:
+            self._proxies.pop().close()
 
     async def close(self) -> None:
         """End it for good."""
