@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
@@ -28,7 +29,7 @@ from draftmark.run.directory import TrialWriter
 from draftmark.service.host import SystemClock
 from draftmark.service.reference import parse_reference
 from draftmark.tune.disturbance import load_faults
-from draftmark.tune.trial import Axis, Limits, counters_between
+from draftmark.tune.trial import Axis, Limits, Load, counters_between
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,6 +52,7 @@ class _Server:
     client: EngineClient | None
     headers: dict[str, str]
     extra: dict[str, object]
+    load: Load | None = None
 
 
 def run(args: argparse.Namespace) -> int:
@@ -145,6 +147,7 @@ def _live(target: Target, headers: dict[str, str]) -> _Server:
         client=client,
         headers={**target.engine.headers(target.command), **headers},
         extra=target.engine.request_extra(),
+        load=target.load,
     )
 
 
@@ -169,18 +172,17 @@ def _one(
 ) -> Measurement:
     before = server.client.counters() if server.client else Counters()
     with LoadProgress(progress_console(), axis.key) as progress:
-        run: LoadRun = run_closed_loop(
+        load = server.load or partial(run_closed_loop, api=args.api, max_seconds=args.max_seconds, model=args.model)
+        run: LoadRun = load(
             server.base_url,
             axis.workload,
             concurrency=axis.concurrency,
-            api=args.api,
             repeat=axis.repeat,
             warmup=axis.warmup,
             extra=server.extra,
             request_timeout_s=args.request_timeout,
-            max_seconds=args.max_seconds,
             headers=server.headers,
-            model=args.model,
+            first_tag=1,
             on_record=keep,
             on_progress=progress.show,
         )

@@ -32,6 +32,9 @@ _VERBS = {
     "compare": ("compare", "hold two runs against each other, if they are alike"),
 }
 
+# Called by other Draftmarks, not by people.
+_HIDDEN = {"load": ("load", "send requests for a Draftmark on another computer")}
+
 # Verbs that may have a server running.
 _SERVING = frozenset({"tune", "bench"})
 
@@ -116,12 +119,14 @@ def _dispatch(words: list[str]) -> int:
         )
         if name == verb:
             _load(module).add_arguments(sub)
+    if verb in _HIDDEN:
+        _load(_HIDDEN[verb][0]).add_arguments(commands.add_parser(verb, description=_HIDDEN[verb][1]))
     args = parser.parse_args(words)
     if args.verb is None:
         parser.print_help()
         return 0
     try:
-        return _load(_VERBS[args.verb][0]).run(args)
+        return _load((_VERBS | _HIDDEN)[args.verb][0]).run(args)
     finally:
         hosts.close()
 

@@ -83,6 +83,13 @@ def workload(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--request-timeout", type=positive_number, default=120.0, metavar="S", help="longest request (default 120)"
     )
+    group.add_argument(
+        "--load-from",
+        choices=("auto", "here", "host"),
+        default="auto",
+        help="with --host, where requests are sent from: host, the service's own, if this version of draftmark is "
+        "installed there; here, through the SSH connection; auto, the first of these that is possible (default)",
+    )
 
 
 def sweep(parser: argparse.ArgumentParser) -> None:

@@ -11,6 +11,7 @@ from draftmark.tune.closing import Ends
 from draftmark.tune.drain import Drain
 from draftmark.tune.foreign import Watch
 from draftmark.tune.startup import Starter, as_it_stands
+from draftmark.tune.trial import Load
 
 _OWN_REQUESTS_S = 5.0  # the server is ours alone: what it still has is what we have just cancelled
 
@@ -25,7 +26,7 @@ class Rig:
         port_holder: Who listens at a URL of the server's host; None when nobody does.
         reach: From a URL on the server's host to the one by which it is reached from here.
         look: Commands by which people look after the service.
-        load_from: Where the requests are sent from, in words.
+        load: Sends the requests from elsewhere than here; None from here.
     """
 
     engine: Engine
@@ -37,7 +38,7 @@ class Rig:
     patience_s: float = _OWN_REQUESTS_S
     reach: Callable[[str], str] = as_it_stands
     look: tuple[str, ...] = ()
-    load_from: str = "this computer"
+    load: Load | None = None
 
     def drain(self, clock: Clock, on_wait: Callable[[str, float | None], None]) -> Drain:
         """How it is stopped."""

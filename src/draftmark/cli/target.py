@@ -17,6 +17,7 @@ from draftmark.service.command import CommandSupervisor
 from draftmark.service.host import listener_at
 from draftmark.service.local import LocalHost
 from draftmark.service.neighbours import LocalLoad
+from draftmark.tune.trial import Load
 
 
 class Target(Protocol):
@@ -60,6 +61,11 @@ class Target(Protocol):
     @property
     def load_from(self) -> str:
         """Where requests are sent from, in words."""
+        ...
+
+    @property
+    def load(self) -> Load | None:
+        """What sends them from elsewhere than here; None from here."""
         ...
 
     @property
@@ -117,6 +123,7 @@ class CommandTarget:
     may_run: bool = False
     load_from: str = "this computer"
     notes: tuple[str, ...] = ()
+    load: Load | None = None
 
     @property
     def redactor(self) -> Redactor:

@@ -111,7 +111,7 @@ def sweep(work: Planned, directory: RunDirectory, *, keep: bool = False) -> None
                 engine=rig.engine,
                 supervisor=rig.supervisor,
                 drain=rig.drain(clock, observer.waits),
-                load=partial(run_closed_loop, api=settings["api"], max_seconds=None),
+                load=rig.load or partial(run_closed_loop, api=settings["api"], max_seconds=None),
                 clock=clock,
                 limits=Limits(
                     start_timeout_s=settings["start_timeout_s"],

@@ -15,7 +15,8 @@ from draftmark.cli.output import progress_console
 from draftmark.cli.rig import Rig
 from draftmark.cli.services import Member
 from draftmark.cli.unit_postmortem import UnitPostMortem
-from draftmark.errors import UsageError
+from draftmark.errors import RefusedError, UsageError
+from draftmark.load.on_host import OnHostLoad, find_program
 from draftmark.model import Arm, Foreign
 from draftmark.ports import Clock, Engine, EngineClient, Host
 from draftmark.run.redact import Redactor
@@ -29,6 +30,7 @@ from draftmark.service.systemd.dropin import render
 from draftmark.service.systemd.lease import LEASE_S, MIN_LEASE_S
 from draftmark.service.systemd.reconcile import Reconciled, reconcile
 from draftmark.service.systemd.supervisor import SystemdSupervisor, Terms
+from draftmark.tune.trial import Load
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +72,9 @@ class UnitTarget:
     Attributes:
         members: In rank order; the first answers requests.
         asked: The service as the user named it.
+        program: How Draftmark is called on the first member's host, to send the load from there; None to send it
+            from here.
+        api: Of the load.
     """
 
     engine: Engine
@@ -78,6 +83,8 @@ class UnitTarget:
     foreign: Foreign
     patience_s: float
     lease_s: int
+    program: tuple[str, ...] | None
+    api: str
     version: str | None = None
     embedded: bool = False
     may_run: bool = True
@@ -162,7 +169,7 @@ class UnitTarget:
                 patience_s=self.patience_s,
                 reach=self.reach,
                 look=(first.unit.manager.for_people("status"), first.unit.manager.journal_for_people),
-                load_from=self.load_from,
+                load=self.load,
             )
 
     def _follow(self, original: Sequence[str], command: Sequence[str]) -> tuple[str, ...]:
@@ -188,7 +195,17 @@ class UnitTarget:
     def load_from(self) -> str:
         """Where requests are sent from."""
         remote = self.first.remote
-        return "this computer" if remote is None else f"this computer, through an SSH tunnel to {remote}"
+        if remote is None:
+            return "this computer"
+        return f"{remote} itself" if self.program else f"this computer, through an SSH tunnel to {remote}"
+
+    @property
+    def load(self) -> Load | None:
+        """What sends them from the service's host; None where they are sent from here."""
+        if self.program is None:
+            return None
+        on_host = self.engine.base_url(self.command)
+        return OnHostLoad(host=self.first.host, program=self.program, there=lambda _url: on_host, api=self.api)
 
     def reach(self, url: str) -> str:
         """A URL of the service's host as it is reached from here."""
@@ -244,7 +261,23 @@ def unit_target(args: argparse.Namespace, members: Sequence[Member], engine: Eng
         foreign=getattr(args, "foreign", Foreign.ABORT),
         patience_s=getattr(args, "patience", 120.0),
         lease_s=lease_s,
+        program=_program(read[0], getattr(args, "load_from", "here")),
+        api=getattr(args, "api", "openai-chat"),
     )
+
+
+def _program(first: MemberUnit, wanted: str) -> tuple[str, ...] | None:
+    """Where the load is sent from: on the host neither link nor tunnel is in the figures."""
+    if first.remote is None or wanted == "here":
+        return None
+    program = find_program(first.host, __version__)
+    if program is None and wanted == "host":
+        raise RefusedError(
+            f"draftmark {__version__} is not installed on {first.remote}",
+            evidence=("neither `draftmark --version` nor `python3 -m draftmark --version` says so there",),
+            next_step="install it there, or --load-from here",
+        )
+    return program
 
 
 def _read(member: Member, engine: Engine) -> MemberUnit:

@@ -131,9 +131,9 @@ def _document(host: Host, action: str, found: Status) -> dict[str, Any]:
         "unit": unit,
         "host": host.name,
         "manager": "user" if places.user else "system",
-        "installed": settings is not None and not found.missing,
+        "installed": found.installed,
         "effective": found.effective,
-        "missing": list(found.missing) if settings else [],
+        "missing": list(found.missing),
         "drop_in": places.drop_in(unit),
         "unit_files": list(places.templates),
         "reports": settings.reports if settings else None,
@@ -160,15 +160,13 @@ def _lines(document: dict[str, Any]) -> list[str]:
         return [f"{unit} is no longer watched; nothing of it is left"]
     if not document["installed"] and not document["missing"]:
         return [f"{unit} is not watched", f"  next: draftmark watch install unit:{unit}"]
-    whole = document["installed"] and document["effective"]
+    whole = document["effective"] and not document["missing"]
     lines = [f"{unit} is watched" if whole else f"{unit} is watched in part only"]
     lines += [f"  missing  {each}" for each in document["missing"]]
     if not document["effective"]:
         lines.append(f"  systemd does not call: draftmark watch install unit:{unit} puts it right")
-    lines += [
-        f"  drop-in  {document['drop_in']}",
-        f"  reports  {document['reports']}, the newest {document['keep']}",
-    ]
+    kept = f"{document['reports']}, the newest {document['keep']}" if document["reports"] else "root knows where"
+    lines += [f"  drop-in  {document['drop_in']}", f"  reports  {kept}"]
     if document["webhook"]:
         lines.append(f"  webhook  {document['webhook']} ({document['webhook_format']})")
     lines += [f"           {name}" for name in document["last"][:_SHOWN]]

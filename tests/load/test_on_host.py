@@ -1,0 +1,106 @@
+"""The load generator on the service's own host, here played by this computer."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from draftmark import __version__
+from draftmark.errors import BadInputError, FailedError
+from draftmark.load.client import LoadRun
+from draftmark.load.on_host import OnHostLoad, Spec, find_program, serve
+from draftmark.model import Message, Prompt, Workload
+from draftmark.ports import Completed
+from draftmark.service.local import LocalHost
+from draftmark.testing.hosts import ScriptedHost
+
+from .scripted import Request, Wire, answer, serving
+
+PROGRAM = (sys.executable, "-m", "draftmark")
+WORKLOAD = Workload("w", tuple(Prompt(f"p{i}", (Message("user", f"say {i}"),), 8) for i in range(2)))
+
+
+def load(url: str, program: tuple[str, ...] = PROGRAM, **callbacks: Any) -> LoadRun:
+    on_host = OnHostLoad(host=LocalHost(), program=program, there=lambda _url: url)
+    return on_host(
+        "http://127.0.0.1:1",
+        WORKLOAD,
+        concurrency=2,
+        repeat=2,
+        warmup=1,
+        extra={"cache_prompt": False},
+        request_timeout_s=20.0,
+        headers={"Authorization": "Bearer s3cret"},
+        first_tag=7,
+        on_record=callbacks.get("on_record", lambda _record: None),
+        on_progress=callbacks.get("on_progress", lambda *_now: None),
+    )
+
+
+def test_the_records_are_those_of_a_load_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    asked: list[Request] = []
+
+    async def script(wire: Wire, request: Request) -> None:
+        asked.append(request)
+        await answer()(wire, request)
+
+    seen: list[Any] = []
+    progress: list[Any] = []
+    with serving(script) as server:
+        run = load(server.url, on_record=seen.append, on_progress=lambda *now: progress.append(now))
+    assert [record.warmup for record in run.records].count(True) == 1
+    assert len(run.records) == 5
+    assert all(record.error is None and record.output_tokens for record in run.records)
+    assert tuple(seen) == run.records
+    assert progress[-1][:2] == (4, 4)
+    assert {request.headers["authorization"] for request in asked} == {"Bearer s3cret"}
+    assert {request.body["cache_prompt"] for request in asked} == {False}
+    assert sorted(record.tag for record in run.records) == [f"bench-{n}" for n in range(7, 12)]
+    assert run.client.cpu_s is not None
+    assert list(tmp_path.iterdir()) == []  # the spec, with its key, is gone
+
+
+def test_what_breaks_off_there_is_an_error_here() -> None:
+    with pytest.raises(FailedError, match="broke off") as caught:
+        load("http://127.0.0.1:1", program=("sh", "-c", "echo noise; echo boom >&2; exit 3"))
+    assert caught.value.evidence == ("boom",)
+    assert "--load-from here" in caught.value.next_step
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b"\xff\x00", msgspec.json.encode({"base_url": 3})])
+def test_what_is_no_load_is_refused(tmp_path: Path, data: bytes) -> None:
+    spec = tmp_path / "spec"
+    spec.write_bytes(data)
+    with pytest.raises(BadInputError, match="is no load"):
+        serve(spec, lambda _line: None)
+
+
+def test_only_the_same_version_is_used() -> None:
+    same = ScriptedHost({r"^draftmark --version": f"draftmark {__version__}\n"})
+    assert find_program(same, __version__) == ("draftmark",)
+    module = ScriptedHost({r"^draftmark": Completed(None, missing=True), r"^python3": f"draftmark {__version__}\n"})
+    assert find_program(module, __version__) == ("python3", "-m", "draftmark")
+    older = ScriptedHost({r"--version": "draftmark 0.0.1\n"})
+    assert find_program(older, __version__) is None
+    assert find_program(ScriptedHost({}), __version__) is None
+
+
+def test_a_spec_survives_its_way() -> None:
+    spec = Spec(
+        base_url="http://h:1",
+        workload=WORKLOAD,
+        concurrency=1,
+        api="openai",
+        repeat=1,
+        warmup=0,
+        extra={"a": [1, None, "ü"]},
+        request_timeout_s=1.5,
+        headers={},
+        first_tag=1,
+    )
+    assert msgspec.json.decode(msgspec.json.encode(spec), type=Spec) == spec
