@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -11,6 +12,7 @@ from draftmark.errors import BusyError
 from draftmark.model import Identity, StopOutcome, StopReport
 from draftmark.ports import CpuSample, Supervisor
 
+_STAGGER_S = 0.05  # so that the signals go out in order
 _WORST = (StopOutcome.KILLED, StopOutcome.SLOW, StopOutcome.CLEAN, StopOutcome.ALREADY_DEAD)
 
 
@@ -103,7 +105,12 @@ class MembersSupervisor:
                 return member.stop(hurry=hurry, force=True)
 
         with ThreadPoolExecutor(len(self._members)) as pool:
-            reports = list(pool.map(end, reversed(range(len(self._members)))))
+            ending = []
+            for rank in reversed(range(len(self._members))):
+                ending.append(pool.submit(end, rank))
+                if rank:
+                    time.sleep(_STAGGER_S)
+            reports = [each.result() for each in ending]
         worst = min(reports, key=lambda report: _WORST.index(report.outcome))
         told = [*late, *(report.because for report in reports if report.because)]
         return StopReport(
