@@ -553,7 +553,13 @@ def test_a_host_key_that_changes_meanwhile_is_refused(lab: SshLab) -> None:
 def test_ctrl_c_leaves_nothing_there(lab: SshLab, tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     with SshHost.connect(lab.destination) as host:
-        waiter = threading.Thread(target=lambda: signal.raise_signal(signal.SIGINT) if written(pids) else None)
+
+        def press() -> None:
+            written(pids)
+            signal.pthread_kill(main, signal.SIGINT)
+
+        main = threading.get_ident()
+        waiter = threading.Thread(target=press)
         waiter.start()
         with pytest.raises(KeyboardInterrupt):
             host.run(["sh", "-c", f"sleep 600 & echo $! $$ > {pids}; wait"], timeout_s=600)
