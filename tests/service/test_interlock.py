@@ -1,4 +1,4 @@
-"""The founding mistake, a service stopped under a running measurement, cannot be made in any way the code offers."""
+"""The founding mistake, a service stopped under a running measurement: no way that the code offers leads to it."""
 
 from __future__ import annotations
 
