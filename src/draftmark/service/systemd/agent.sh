@@ -417,6 +417,7 @@ undo_keep() {
         fi
     done || return 1
     unmake_folders "$STATE/made.lasting"
+    rmdir -- "$PAST" 2>/dev/null
     rm -f -- "$STATE/keeping"
 }
 

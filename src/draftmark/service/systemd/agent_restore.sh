@@ -152,6 +152,11 @@ compare_files() {
 
 # What is left of Draftmark becomes a STATE whose restore has begun, so that this too can be gone on with.
 put_back_without_state() { # WAIT_S
+    if [ ! -e "$DROPIN" ] && half_opened; then
+        remove_half_opened
+        rmdir -- "$BASE" 2>/dev/null
+        say "removed=$BASE, of a run that had changed nothing yet" && return 0
+    fi
     if [ ! -e "$DROPIN" ] && [ ! -e "$KEEP" ] && [ ! -e "$PAST/$UNIT.kept" ]; then say "nothing=1" && return 0; fi
     trap 'undo_open' EXIT
     begin_state && say "$VOID" >"$FRESH/token" && say '{}' >"$FRESH/holder" && true >"$FRESH/touched" || exit $FAILED
@@ -160,21 +165,28 @@ put_back_without_state() { # WAIT_S
     if [ -e "$DROPIN" ]; then
         say "${DROPIN%/*}" >"$FRESH/made"
     else
-        plan_undo_of_keep || exit $FAILED
+        plan_undo_of_keep && say "undone_keep=1" || exit $FAILED
     fi
     mv -T -- "$FRESH" "$STATE" || exit $FAILED
     trap - EXIT
     put_back "$1"
 }
 
+half_opened() {
+    for left in "$BASE"/.new.*."$UNIT"; do [ ! -d "$left" ] || return 0; done
+    return 1
+}
+
 plan_undo_of_keep() {
     past=$PAST/$UNIT
     mkdir -- "$FRESH/before" && true >"$FRESH/keeping" || return 1
-    if [ -e "$past.made" ]; then cp -- "$past.made" "$FRESH/made.lasting" || return 1; fi
     if [ -e "$past.previous.conf" ]; then
-        cp -p -- "$past.previous.conf" "$FRESH/before/${KEEP##*/}" && say "put_back=$KEEP"
+        say "put_back=$KEEP"
+        cp -- "$past.previous.conf" "$FRESH/before/${KEEP##*/}" || return 1
+        [ ! -e "$past.made" ] || cp -- "$past.made" "$FRESH/before/${past##*/}.made" || return 1
     else
         say "removed=$KEEP"
+        [ ! -e "$past.made" ] || cp -- "$past.made" "$FRESH/made.lasting" || return 1
     fi
     # What somebody wrote into our file is not thrown away.
     if [ -e "$past.kept" ] && [ -e "$KEEP" ] && sum "$KEEP" && ! listed "sha256=$SUM" "$past.kept"; then

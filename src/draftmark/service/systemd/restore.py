@@ -32,6 +32,7 @@ class RestoreReport:
     Attributes:
         nothing: There was nothing of Draftmark's to undo.
         removed: Drop-ins of Draftmark's that are gone.
+        undone_keep: No tuning was under way: the drop-in of the last `keep` is gone.
         put_back: A kept drop-in that was there before the last `keep`, and is again.
         restarted: The service was started anew, because it ran something else than the original.
         changed: Files of the unit, and other properties, that somebody else changed meanwhile; left alone.
@@ -44,6 +45,7 @@ class RestoreReport:
 
     nothing: bool
     removed: tuple[str, ...]
+    undone_keep: bool
     put_back: tuple[str, ...]
     restarted: bool
     changed: tuple[str, ...]
@@ -127,6 +129,7 @@ def report(unit: str, user_scope: bool, answer: Answer) -> RestoreReport:
     return RestoreReport(
         nothing=bool(answer.get("nothing")),
         removed=tuple(dict.fromkeys(answer.all("removed"))),
+        undone_keep=bool(answer.get("undone_keep")),
         put_back=tuple(dict.fromkeys(answer.all("put_back"))),
         restarted=bool(answer.get("restarted")),
         changed=tuple(dict.fromkeys(answer.all("changed"))),
