@@ -42,12 +42,14 @@ class SshLab:
         """Of the server."""
         return f"{self.login}@127.0.0.1:{self.server.port}"
 
-    def add(self, name: str, options: Sequence[str] = (), users: Sequence[str] = ()) -> Sshd:
+    def add(
+        self, name: str, options: Sequence[str] = (), users: Sequence[str] = (), over: Path | None = None
+    ) -> Sshd:
         """One more server, which lets the same key in."""
         if os.geteuid() == 0:  # root's own start-up files are no business of a test
             root = f"root:x:0:0:root:{self.folder}:/bin/sh"
             users = (*users, root)
-        server = Sshd(self.folder / name, options, users)
+        server = Sshd(self.folder / name, options, users, over)
         self.servers.append(server)
         server.authorise(self.key)
         return server

@@ -24,9 +24,14 @@ _CACHE = cache()  # before a test moves HOME
 PACKAGES = ("openssh-server", "libwrap0")
 _APT_S = 120
 _START_S = 20.0
+# Arguments: a folder with passwd and shadow, a folder that is laid over /etc and /usr or nothing, the command.
 _IN_NAMESPACE = """
-mount --bind "$1/passwd" /etc/passwd && mount --bind "$1/shadow" /etc/shadow && mkdir -p /run/sshd &&
-shift && exec "$@"
+if [ "$2" ]; then
+    for top in etc usr; do mount -t overlay -o "lowerdir=$2/$top:/$top" lab /$top || exit; done
+fi
+mount --bind "$1/passwd" /etc/passwd && mount --bind "$1/shadow" /etc/shadow && mkdir -p /run/sshd || exit
+shift 2
+exec "$@"
 """
 
 
@@ -105,13 +110,16 @@ class Sshd:
         folder: Its keys, its configuration, its log.
     """
 
-    def __init__(self, folder: Path, options: Sequence[str] = (), users: Sequence[str] = ()) -> None:
+    def __init__(
+        self, folder: Path, options: Sequence[str] = (), users: Sequence[str] = (), over: Path | None = None
+    ) -> None:
         """Start it.
 
         Args:
             folder: For its files; `authorized_keys` in it says who may log in.
             options: Lines for its configuration, before its own: the first counts.
             users: Lines for /etc/passwd, where this process is root.
+            over: Its `etc` and `usr` are laid over those of this machine, where this process is root.
 
         Raises:
             UnavailableError: It cannot be had here.
@@ -128,6 +136,7 @@ class Sshd:
         self.configuration.write_text("\n".join((*options, *self._lines())) + "\n")
         self._process: subprocess.Popen[bytes] | None = None
         self._users = users
+        self._over = over
         self.start()
 
     def _lines(self) -> Iterator[str]:
@@ -160,6 +169,7 @@ class Sshd:
                 _IN_NAMESPACE,
                 "sh",
                 str(self._accounts()),
+                str(self._over or ""),
                 *command,
             ]
         with (self.folder / "log").open("ab") as log:
