@@ -135,22 +135,25 @@ class Machine:
         seconds: float = COMMAND_SECONDS,
     ) -> Ended:
         """Run a command inside; its own exit status, 124 when it took too long."""
-        home = "/root" if user == "root" else f"/home/{user}"
-        inside = ["/usr/bin/env", "-i", "-C", home, f"HOME={home}", f"USER={user}", "LANG=C.UTF-8", "TERM=dumb"]
-        inside.append("PATH=/usr/sbin:/usr/bin:/sbin:/bin")
-        if user != "root":
-            inside += ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "--"]
-        inside += map(str, command)
+        inside = _as(user, command)
         if self._serial is not None:
             return self._serial.run(inside, data, seconds)
-        nsenter = ["nsenter", "-t", str(self._init), "-m", "-u", "-i", "-p", "-C", "--root", "--wd=/", "--"]
         try:
             ended = subprocess.run(
-                [*nsenter, *inside], input=data.encode(), capture_output=True, timeout=seconds, check=False
+                self.inside(command, user=user),
+                input=data.encode(),
+                capture_output=True,
+                timeout=seconds,
+                check=False,
             )
         except subprocess.TimeoutExpired as late:
             return Ended(124, (late.stdout or b"").decode(), (late.stderr or b"").decode())
         return Ended(ended.returncode, ended.stdout.decode(errors="replace"), ended.stderr.decode(errors="replace"))
+
+    def inside(self, command: Sequence[str | Path], *, user: str = "root") -> list[str]:
+        """The command line, on this machine, that runs `command` in a lab that shares its kernel."""
+        nsenter = ["nsenter", "-t", str(self._init), "-m", "-u", "-i", "-p", "-C", "--root", "--wd=/", "--"]
+        return [*nsenter, *_as(user, command)]
 
     def check(self, command: Sequence[str | Path], **options: Any) -> str:
         """As `run`, for a command that must succeed; what it printed."""
@@ -266,6 +269,15 @@ class Serial:
         """Let go of the line."""
         with contextlib.suppress(OSError):
             os.close(self._requests)
+
+
+def _as(user: str, command: Sequence[str | Path]) -> list[str]:
+    home = "/root" if user == "root" else f"/home/{user}"
+    words = ["/usr/bin/env", "-i", "-C", home, f"HOME={home}", f"USER={user}", "LANG=C.UTF-8", "TERM=dumb"]
+    words.append("PATH=/usr/sbin:/usr/bin:/sbin:/bin")
+    if user != "root":
+        words += ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "--"]
+    return words + list(map(str, command))
 
 
 def _check_host() -> None:
