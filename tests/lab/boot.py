@@ -27,9 +27,11 @@ from .kernel import (
     RECURSIVE,
     bind,
     die_with_parent,
+    enter_mounts,
     host_name,
     mount,
     pivot,
+    unmount,
     unshare,
 )
 from .root import TARGET, Plan, folders, overlay
@@ -67,6 +69,8 @@ def first_process(options: dict[str, Any], groups: dict[Path, str]) -> None:
         os.setsid()
         os.dup2(2, 1)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        if options["mounts"] is not None:
+            shared_kernel_again(options["mounts"], groups)
         unshare(NEWNS | NEWUTS)
         mount("none", Path("/"), None, RECURSIVE | PRIVATE)
         mount("proc", Path("/proc"), "proc")
@@ -100,8 +104,29 @@ def shared_kernel(root: Path, groups: dict[Path, str]) -> None:
     links = {"ptmx": "pts/ptmx", "fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"}
     for name, target in links.items():
         (root / "dev" / name).symlink_to(target)
-    host_name("lab")
     pivot(root)
+    start_systemd()
+
+
+def shared_kernel_again(mounts: int, groups: dict[Path, str]) -> None:
+    """As `shared_kernel`, on the disks of a lab that was cut off; /run is new, as after any boot."""
+    cgroups.enter(groups)
+    Path("/proc/self/oom_score_adj").write_text("0")
+    enter_mounts(mounts)
+    unshare(NEWNS | NEWUTS)
+    mount("none", Path("/"), None, RECURSIVE | PRIVATE)
+    mount("proc", Path("/proc"), "proc")
+    for path in ("/run", "/sys/fs/cgroup"):
+        unmount(Path(path))
+    cgroups.show(groups, Path("/"))
+    mount("tmpfs", Path("/run"), "tmpfs", 0, "mode=755")
+    forget_the_past(Path("/run"))
+    start_systemd()
+
+
+def start_systemd() -> None:
+    """Becomes it."""
+    host_name("lab")
     command = ["/lib/systemd/systemd", "--system", "--show-status=0", f"--unit={TARGET}"]
     os.execve(command[0], command, {**ENVIRONMENT, "container": "lab"})
 

@@ -53,6 +53,16 @@ def pivot(root: Path) -> None:
     os.chdir("/")
 
 
+def enter_mounts(namespace: int) -> None:
+    """Move this process into the mount namespace of an open /proc/PID/ns/mnt; its `/` and its folder are there."""
+    _checked(_libc.setns(namespace, NEWNS), "setns")
+
+
+def unmount(target: Path) -> None:
+    """Let go of it and of all that is mounted below, also where it is in use."""
+    _checked(_libc.umount2(_text(target), DETACH), f"umount of {target}")
+
+
 def die_with_parent(signal: int) -> None:
     """The kernel sends `signal` to this process when its parent ends, however it ends."""
     _checked(_libc.prctl(PARENT_DEATH_SIGNAL, signal, 0, 0, 0), "prctl")
