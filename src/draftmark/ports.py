@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from draftmark.errors import HostError
 from draftmark.model import (
     Activity,
     Arm,
@@ -148,6 +149,20 @@ class Supervisor(Protocol):
             MeasuringError: A measurement runs.
             UnrestoredError: It could not; the commands that do are in it.
         """
+        ...
+
+    def await_host(self, error: HostError) -> None:
+        """The service's host could not be reached: wait until it can be again.
+
+        Raises:
+            FailedError: It can be, and has put the service back by itself.
+            UnrestoredError: It cannot be for longer than it leaves a service alone.
+            HostError: `error`, where nothing is to be waited for.
+        """
+        ...
+
+    def commands(self) -> list[tuple[str, ...]]:
+        """Command lines of the service's processes as the kernel has them; empty where they cannot be read."""
         ...
 
     def cpu(self) -> CpuSample | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from draftmark.errors import BusyError, MeasuringError
+from draftmark.errors import BusyError, HostError, MeasuringError
 from draftmark.model import Identity, StopOutcome, StopReport
 from draftmark.ports import CpuSample
 from draftmark.service.interlock import Interlock
@@ -64,6 +64,12 @@ class One:
     def restore(self, *, force: bool = False) -> bool:
         self.events.append(f"restore {self.name}")
         return True
+
+    def await_host(self, error: HostError) -> None:
+        self.events.append(f"await {self.name}")
+
+    def commands(self) -> list[tuple[str, ...]]:
+        return [self.original]
 
     def cpu(self) -> CpuSample | None:
         return None

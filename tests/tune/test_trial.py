@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from draftmark.errors import FailedError, Interrupted, RefusedError, StorageError
+from draftmark.errors import FailedError, HostError, Interrupted, RefusedError, StorageError, UnrestoredError
 from draftmark.load.client import LoadRun
 from draftmark.model import (
     Arm,
@@ -123,7 +123,8 @@ def test_order_of_a_trial(tmp_path: Path) -> None:
     starts = [event for event in lab.world.events if event.startswith("start")]
     names = ["off", "d4", "d8", "d8", "d4", "off", "off", "d4", "d8", "off"]
     assert starts == [f"start {name}" for name in names]
-    assert len(lab.world.events) == 8 * len(names)
+    assert len(lab.world.events) == 8 * len(names) + 1
+    assert lab.world.events[-1] == "restore"
     whats = [action.what for action in lab.directory.load().actions]
     assert whats[0] == "begin"
     assert whats[1:8] == ["start", "ready", "measure", "measure", "measure", "measure", "stop"]
@@ -271,7 +272,7 @@ def test_a_full_disk_stops_the_server_before_the_error_is_told(tmp_path: Path) -
     with pytest.raises(StorageError):
         broken.run()
     assert lab.world.running is None
-    assert lab.world.events[-1] == "stop"
+    assert lab.world.events[-2:] == ["stop", "restore"]
     assert lab.directory.finished() == frozenset()
 
 
@@ -378,3 +379,54 @@ def test_refused_arms_are_in_the_result(tmp_path: Path) -> None:
     run = RunDirectory.create(tmp_path / "other", info)
     arm = next(arm for arm in derive(run.load())["arms"] if arm["arm"] == "d2")
     assert (arm["status"], arm["because"]) == ("refused", "depth 2 drafts nothing")
+
+
+def test_a_wrapper_that_drops_the_flags_is_noticed(tmp_path: Path) -> None:
+    lab = Lab(tmp_path / "run", FakeWorld(truth_tok_s=speed, wrapped_depth=0))
+    lab.sweep().run()
+    trials = {trial.arm: trial for trial in lab.after}
+    assert trials[OFF].status is TrialStatus.MEASURED
+    assert trials[D4].status is TrialStatus.VOID
+    assert trials[D4].because == "its process has depth 0, not 4: a wrapper does not pass the flags on"
+
+
+@pytest.mark.parametrize("event", ["start d4", "stop"])
+def test_a_host_that_is_lost_and_comes_back_is_put_back(tmp_path: Path, event: str) -> None:
+    lab = Lab(tmp_path / "run", FakeWorld(truth_tok_s=speed, cut_at=frozenset({event})))
+    with pytest.raises(HostError, match="the connection was lost"):
+        lab.sweep().run()
+    assert lab.world.running is None
+    assert lab.directory.load().actions[-1].what == "restored"
+
+
+@pytest.mark.parametrize("error", [FailedError("it has put it back"), UnrestoredError("it is still away")])
+def test_a_host_that_stays_away_is_told(tmp_path: Path, error: FailedError | UnrestoredError) -> None:
+    class Away(FakeWorld):
+        def happens(self, event: str) -> None:
+            self.events.append(event)
+            if "start d4" in self.events:
+                raise HostError("fakehost: the connection was lost")
+
+    lab = Lab(tmp_path / "run", Away(truth_tok_s=speed, back_at=error))
+    with pytest.raises(type(error), match=error.what):
+        lab.sweep().run()
+    last = lab.directory.load().actions[-1]
+    assert (last.what, last.detail) == ("not-restored", {"because": error.what})
+
+
+def test_how_long_a_start_may_take_is_learned_from_the_baseline() -> None:
+    learned = Limits(start_timeout_s=600, as_baseline_starts=True)
+    assert learned.start_s(None) == 600
+    assert learned.start_s(20) == 160
+    assert learned.start_s(200) == 600
+    assert Limits(start_timeout_s=600).start_s(20) == 600
+
+
+def test_an_arm_that_hangs_is_given_up_by_the_baselines_measure(tmp_path: Path) -> None:
+    world = FakeWorld(truth_tok_s=speed, hangs=lambda arm: arm == D8)
+    lab = Lab(tmp_path / "run", world, limits=Limits(as_baseline_starts=True))
+    lab.sweep().run()
+    hung = next(trial for trial in lab.after if trial.arm == D8)
+    assert hung.status is TrialStatus.DID_NOT_START
+    assert hung.because is not None
+    assert hung.because.startswith("not ready after 6")

@@ -108,7 +108,10 @@ def sweep(parser: argparse.ArgumentParser) -> None:
         "--tie-margin", type=share, default=0.02, metavar="X", help="arms closer than this are ties (default 0.02)"
     )
     group.add_argument(
-        "--start-timeout", type=positive_number, default=600.0, metavar="S", help="longest start (default 600)"
+        "--start-timeout",
+        type=positive_number,
+        metavar="S",
+        help="longest start (default 600; once the service has started as it is, from how long that took)",
     )
     group.add_argument(
         "--max-foreign-cpu",

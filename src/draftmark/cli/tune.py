@@ -30,6 +30,7 @@ from draftmark.tune.trial import Limits, TrialRunner
 _INCONCLUSIVE = (
     "next: a quieter host, more rounds (--rounds), or more and longer answers (--requests, --max-tokens)"
 )
+_START_S = 600.0
 # What a run fixes at its beginning; giving it again with --resume would be ignored.
 _FIXED = (
     "depth",
@@ -99,6 +100,7 @@ def sweep(work: Planned, directory: RunDirectory, *, keep: bool = False) -> None
     clock = SystemClock()
     journal = Journal(directory, clock)
     settings = work.info.settings
+    start_s = settings["start_timeout_s"]
     finished = directory.finished()
     with (
         work.target.rig(clock) as rig,
@@ -106,7 +108,7 @@ def sweep(work: Planned, directory: RunDirectory, *, keep: bool = False) -> None
     ):
         loop = Sweep(
             directory=directory,
-            ends=rig.ends(clock, settings["start_timeout_s"], observer.waits),
+            ends=rig.ends(clock, start_s or _START_S, observer.waits),
             trials=TrialRunner(
                 engine=rig.engine,
                 supervisor=rig.supervisor,
@@ -114,7 +116,8 @@ def sweep(work: Planned, directory: RunDirectory, *, keep: bool = False) -> None
                 load=rig.load or partial(run_closed_loop, api=settings["api"], max_seconds=None),
                 clock=clock,
                 limits=Limits(
-                    start_timeout_s=settings["start_timeout_s"],
+                    start_timeout_s=start_s or _START_S,
+                    as_baseline_starts=start_s is None,
                     request_timeout_s=settings["request_timeout_s"],
                     max_foreign_cores=settings["max_foreign_cores"],
                 ),

@@ -185,6 +185,7 @@ class UnitTarget:
             port=port,
             header=(f"Written by draftmark {__version__} for one trial; it vanishes by itself.", undo),
             keep_header=lambda command: self._keep_header(member, command, undo),
+            undo=f"draftmark restore {member.flags}",
             lease_s=self.lease_s,
         )
         return SystemdSupervisor(

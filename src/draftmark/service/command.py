@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
-from draftmark.errors import RefusedError, StartError, UnrestoredError
+from draftmark.errors import HostError, RefusedError, StartError, UnrestoredError
 from draftmark.model import Identity, StopOutcome, StopReport
 from draftmark.ports import Clock, CpuSample
 from draftmark.service.explain import launch_error
 from draftmark.service.guarded import GuardedProcess
 from draftmark.service.host import SystemClock
 from draftmark.service.interlock import Interlock
-from draftmark.service.proc import machine_cpu_s
+from draftmark.service.proc import command_line, descendants, machine_cpu_s
 
 _LOOK_S = 0.01  # how often a stop looks whether everything is gone
 _LINGER_S = 1.0  # what may remain after the main process ended, before it is asked once more
@@ -243,6 +243,18 @@ class CommandSupervisor:
             if now >= deadline:
                 return False
             self._clock.sleep(min(_LOOK_S, deadline - now))
+
+    def await_host(self, error: HostError) -> None:
+        """Nothing to wait for: it is this computer."""
+        raise error
+
+    def commands(self) -> list[tuple[str, ...]]:
+        """Of its main process and all below."""
+        identity = self.identity()
+        if identity is None:
+            return []
+        found = (command_line(pid) for pid in (identity.pid, *descendants(identity.pid)))
+        return [line for line in found if line]
 
     def cpu(self) -> CpuSample | None:
         """CPU accounting from /proc; None where that cannot be read.

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from draftmark.errors import BusyError
+from draftmark.errors import BusyError, HostError
 from draftmark.model import Identity, StopOutcome, StopReport
 from draftmark.ports import CpuSample, Supervisor
 
@@ -132,6 +132,15 @@ class MembersSupervisor:
             self.stop()
         served = [member.restore(force=True) for member in self._members]  # each, whatever the others say
         return all(served)
+
+    def await_host(self, error: HostError) -> None:
+        """Each host in turn."""
+        for member in self._members:
+            member.await_host(error)
+
+    def commands(self) -> list[tuple[str, ...]]:
+        """Of all."""
+        return [line for member in self._members for line in member.commands()]
 
     def cpu(self) -> CpuSample | None:
         """None: they are on several hosts."""

@@ -114,6 +114,15 @@ def _reaped_nothing_since(stat: ProcessStat) -> bool:
     return now is not None and now.reaped_s == stat.reaped_s
 
 
+def command_line(pid: int) -> tuple[str, ...]:
+    """As the kernel has it; empty for one that is gone or has none."""
+    try:
+        data = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return ()
+    return tuple(os.fsdecode(word) for word in data.removesuffix(b"\0").split(b"\0")) if data else ()
+
+
 def machine_cpu_s() -> tuple[float, int] | None:
     """Seconds that all CPUs were busy since boot, and the number of CPUs online.
 

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from draftmark.errors import StartError
+from draftmark.errors import DraftmarkError, HostError, StartError
 from draftmark.load.client import LoadRun
 from draftmark.model import (
     Activity,
@@ -71,9 +71,13 @@ class FakeWorld:
         noise: Standard deviation of a trial's logarithm.
         drift: Speed of the machine as a function of time; 1.0 is its normal.
         starts: Whether an arm starts.
+        hangs: Whether an arm starts and never becomes ready.
         dies_in: Arms whose server is gone when its measurement ends.
         silent_off: Arms whose server goes on without speculation.
         cpu_beside: Cores that something else uses.
+        wrapped_depth: Depth that the process gets, whatever its command line says.
+        cut_at: Events at which the host is lost for a while.
+        back_at: How the wait for a lost host ends: None, or the error that it raises.
         events: Everything that was done: `start d4`, `measure copy@1`, `stop`, ….
     """
 
@@ -81,9 +85,13 @@ class FakeWorld:
     noise: float = 0.0
     drift: Callable[[float], float] = lambda _t: 1.0
     starts: Callable[[Arm], bool] = lambda _arm: True
+    hangs: Callable[[Arm], bool] = lambda _arm: False
     dies_in: frozenset[str] = frozenset()
     silent_off: frozenset[str] = frozenset()
     cpu_beside: float = 0.0
+    wrapped_depth: int | None = None
+    cut_at: frozenset[str] = frozenset()
+    back_at: DraftmarkError | None = None
     accept: float = 0.5
     seed: int = 1
     clock: FakeClock = field(default_factory=FakeClock)
@@ -97,6 +105,13 @@ class FakeWorld:
 
     def __post_init__(self) -> None:
         self.rng.seed(self.seed)
+
+    def happens(self, event: str) -> None:
+        """Note it; raises HostError where the host is lost just then."""
+        self.events.append(event)
+        if event in self.cut_at:
+            self.cut_at -= {event}
+            raise HostError("fakehost: the connection was lost")
 
 
 class FakeEngine:
@@ -184,7 +199,10 @@ class FakeClient:
 
     def health(self) -> Health:
         """Ready as soon as it runs."""
-        return Health.READY if self._world.running is not None else Health.UNREACHABLE
+        running = self._world.running
+        if running is None:
+            return Health.UNREACHABLE
+        return Health.LOADING if self._world.hangs(running) else Health.READY
 
     def generate_one(self) -> None:
         """Always."""
@@ -221,7 +239,7 @@ class FakeSupervisor:
         """Start, or write the reason into the log and end."""
         self._interlock.check("a start")
         arm = Arm(self._engine.depth(command))
-        self._world.events.append(f"start {arm.name}")
+        self._world.happens(f"start {arm.name}")
         self._world.pid += 1
         self._world.clock.sleep(0.5)
         if not self._world.starts(arm):
@@ -252,11 +270,12 @@ class FakeSupervisor:
 
     def keep(self, command: Sequence[str]) -> None:
         """From now on what runs is what is found."""
-        self._world.events.append("keep")
+        self._world.happens("keep")
         self.kept = tuple(command)
 
     def restore(self, *, force: bool = False) -> bool:
         """Nothing ran before."""
+        self._world.happens("restore")
         if self._world.running is not None:
             self.stop(force=force)
         return False
@@ -264,7 +283,7 @@ class FakeSupervisor:
     def stop(self, *, hurry: bool = False, force: bool = False) -> StopReport:
         """Stop at once."""
         self._interlock.check("a stop")
-        self._world.events.append("stop")
+        self._world.happens("stop")
         alive = self._world.running is not None
         self._world.running = None
         self._world.clock.sleep(0.1)
@@ -274,6 +293,20 @@ class FakeSupervisor:
             seconds=0.1,
             exit_code=0 if alive else 1,
         )
+
+    def await_host(self, error: HostError) -> None:
+        """As the world says."""
+        self._world.events.append("await host")
+        if self._world.back_at is not None:
+            raise self._world.back_at from error
+
+    def commands(self) -> list[tuple[str, ...]]:
+        """What was started, unless the world has a wrapper that drops it."""
+        if self._world.running is None:
+            return []
+        own = self._world.running.depth
+        depth = own if self._world.wrapped_depth is None else self._world.wrapped_depth
+        return [("fake-server", "--depth", str(depth))]
 
     def cpu(self) -> CpuSample:
         """Two cores: the server busy on one, the rest as the world says."""

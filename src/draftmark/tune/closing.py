@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from draftmark.errors import BusyError, RefusedError, StartError, UnrestoredError
+from draftmark.errors import BusyError, HostError, RefusedError, StartError, UnrestoredError
 from draftmark.model import Arm, Health, StopReport
 from draftmark.ports import Clock, Engine, EngineClient, Supervisor
 from draftmark.tune.drain import Drain
@@ -66,8 +66,16 @@ class Ends:
         """The service as it was found; whether it serves again.
 
         Raises:
-            UnrestoredError: It does not come back.
+            UnrestoredError: It does not come back, or its host does not.
+            FailedError: Its host has put it back by itself.
         """
+        while True:
+            try:
+                return self._put_back(hurry=hurry)
+            except HostError as error:
+                self.supervisor.await_host(error)
+
+    def _put_back(self, *, hurry: bool) -> bool:
         self.on_wait("putting the service back", None)
         running = self.supervisor.identity() is not None
         if not self.drain.restore(self._client() if running else None, hurry=hurry):

@@ -92,9 +92,16 @@ class Sweep:
             raise
         finally:
             if kept is None:
-                serves = self.ends.put_back(hurry=hurry)
-                self.journal.write("restored", detail={"serves": serves})
+                self._put_back(hurry=hurry)
         self.journal.write("finish", detail={"restored": kept is None, "kept": kept.name if kept else None})
+
+    def _put_back(self, *, hurry: bool) -> None:
+        try:
+            serves = self.ends.put_back(hurry=hurry)
+        except DraftmarkError as error:
+            self.journal.write("not-restored", detail={"because": error.what})
+            raise
+        self.journal.write("restored", detail={"serves": serves})
 
     def _vacate(self) -> None:
         report = self.ends.vacate()
@@ -164,7 +171,9 @@ class Sweep:
 
     def _one(self, slot: Slot) -> Trial:
         writer = self.directory.trial(f"{slot.number:02d}-{slot.arm.name}")
-        return self.trials.run(slot, writer)
+        own = (r.trial for r in self.directory.load().trials if r.trial.arm == self.directory.info.baseline)
+        slowest = max((trial.start_s for trial in own if trial.start_s is not None), default=None)
+        return self.trials.run(slot, writer, baseline_start_s=slowest)
 
 
 def _disturbed(trial: Trial) -> bool:

@@ -33,6 +33,7 @@ from draftmark.tune.foreign import Watch
 from draftmark.tune.startup import NotReadyError, Ready, Starter, as_it_stands, log_lines
 
 _QUIET_LOOK_S = 0.4
+_START_TIMES, _START_MORE_S = 5.0, 60.0
 _LAST_LOOKS, _LAST_LOOK_S = 5, 0.05
 _NO_SECRETS = Redactor(values=())
 
@@ -43,6 +44,7 @@ class Limits:
 
     Attributes:
         start_timeout_s: Longest wait for ready.
+        as_baseline_starts: Once the baseline has started, its own start says how long to wait, if that is less.
         request_timeout_s: Longest single request.
         max_error_rate: Share of failed requests above which a measurement is void.
         max_loop_lag_ms: p99 lag of our own event loop above which our clock is not to be trusted.
@@ -51,11 +53,21 @@ class Limits:
     """
 
     start_timeout_s: float = 600.0
+    as_baseline_starts: bool = False
     request_timeout_s: float = 120.0
     max_error_rate: float = 0.05
     max_loop_lag_ms: float = 100.0
     max_foreign_cores: float | None = None
     quiet_timeout_s: float = 12.0
+
+    def start_s(self, baseline_s: float | None) -> float:
+        """How long an arm may take to start when the slowest start of the baseline took `baseline_s`.
+
+        A deeper draft loads a drafter, captures more CUDA graphs and compiles: several times as long is no fault.
+        """
+        if baseline_s is None or not self.as_baseline_starts:
+            return self.start_timeout_s
+        return min(self.start_timeout_s, _START_TIMES * baseline_s + _START_MORE_S)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,8 +192,13 @@ class TrialRunner:
     redactor: Redactor = _NO_SECRETS
     post_mortem: PostMortem | None = None
 
-    def run(self, slot: Slot, writer: TrialWriter) -> Trial:
+    def run(self, slot: Slot, writer: TrialWriter, *, baseline_start_s: float | None = None) -> Trial:
         """One trial, to its end; the server is stopped however it ends.
+
+        Args:
+            slot: What is tried.
+            writer: Of its record.
+            baseline_start_s: The slowest start of the baseline so far.
 
         Raises:
             RefusedError: Something else listens where the server should.
@@ -198,7 +215,7 @@ class TrialRunner:
         try:
             try:
                 self._await_quiet(slot, notes)
-                ready = self._start(slot, command, writer, notes)
+                ready = self._start(slot, command, writer, notes, self.limits.start_s(baseline_start_s))
                 self._verify(slot.arm, ready.client, writer, notes)
                 self._measure(slot, ready, writer, notes)
             except _Over as over:
@@ -259,17 +276,19 @@ class TrialRunner:
                 raise _Over(TrialStatus.VOID, reason)
             self.observer.phase(slot, f"waiting for a quiet host ({load.busiest})", self.limits.quiet_timeout_s)
 
-    def _start(self, slot: Slot, command: tuple[str, ...], writer: TrialWriter, notes: _Notes) -> Ready:
+    def _start(
+        self, slot: Slot, command: tuple[str, ...], writer: TrialWriter, notes: _Notes, limit_s: float
+    ) -> Ready:
         self._autopsy.watch()
         self.act("start", slot.number, {"command": self.redactor.command(command)})
         notes.began_s = self.clock.monotonic()
-        self.observer.phase(slot, f"starting {slot.arm.label}", self.limits.start_timeout_s)
+        self.observer.phase(slot, f"starting {slot.arm.label}", limit_s)
         starter = Starter(
             engine=self.engine,
             supervisor=self.supervisor,
             clock=self.clock,
             port_holder=self.port_holder,
-            timeout_s=self.limits.start_timeout_s,
+            timeout_s=limit_s,
             reach=self.reach,
         )
         try:
@@ -289,6 +308,12 @@ class TrialRunner:
     def _verify(self, arm: Arm, client: EngineClient, writer: TrialWriter, notes: _Notes) -> None:
         """Speculation can be lost silently: the server's own word has to agree with the arm."""
         notes.speculation = state = client.speculation()
+        runs = [c for c in self.supervisor.commands() if self.engine.recognises(c)]
+        if runs and (depth := self.engine.depth(runs[-1])) != arm.depth:
+            raise _Over(
+                TrialStatus.VOID,
+                f"its process has depth {depth}, not {arm.depth}: a wrapper does not pass the flags on",
+            )
         lost = self.engine.speculation_lost(log_lines(writer.log), writer.log.name)
         if arm.depth and (state.on is False or lost is not None):
             raise _Over(

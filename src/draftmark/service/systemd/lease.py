@@ -11,15 +11,15 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from draftmark.errors import FailedError, HostError, RefusedError
 from draftmark.ports import Host
 
 from .agent import Answer, Code, call_in_place, call_sent
-from .holder import held_error, holder_line, is_gone
+from .holder import held_error, holder_line, is_gone, measuring_error, wall_time
 from .restore import COMMAND_S, RESTORE_S, SLICE_S, Progress, RestoreReport, repeated, report, restore, silent
 
 LEASE_S = 60
@@ -79,7 +79,8 @@ class Stopped:
 class Lease:
     """One unit, held. Methods may be called from several threads; each is one command on the host.
 
-    Every method raises `FailedError` once the hold is lost, and `HostError` when the host cannot be reached.
+    Every method raises `FailedError` once the hold is lost, and `HostError` when the host cannot be reached; those
+    that change something raise `MeasuringError` while a measurement runs.
     """
 
     def __init__(
@@ -100,7 +101,9 @@ class Lease:
         self._lost: str | None = None
         self._trouble: HostError | None = None
         self._ended = threading.Event()
-        self._last_s, self._last_at = time.monotonic(), _wall()
+        self._measuring = 0
+        self._marked = False
+        self._last_s, self._last_at = time.monotonic(), wall_time()
         self._thread = threading.Thread(target=self._keep_alive, name=f"lease of {unit}", daemon=True)
         self._thread.start()
 
@@ -145,7 +148,7 @@ class Lease:
                 break
             progress(f"what an earlier run left is put back: {answer.get('pending')}")
         if answer.code is Code.HELD and is_gone(answer.get("holder")):
-            restore(host, unit, user_scope=user_scope, progress=progress)
+            restore(host, unit, user_scope=user_scope, leave_kept=True, progress=progress)
             answer = call_sent(host, "open", unit, user_scope=user_scope, words=words, timeout_s=COMMAND_S)
         if answer.code is Code.HELD:
             raise held_error(unit, answer)
@@ -161,6 +164,11 @@ class Lease:
     def lost(self) -> str | None:
         """Why the hold is no longer ours; None while it is."""
         return self._lost
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until the host begins to put the unit back by itself, at the latest; negative afterwards."""
+        return self._last_s + self.lease_s + self.period_s - time.monotonic()
 
     @property
     def trouble(self) -> HostError | None:
@@ -185,6 +193,29 @@ class Lease:
         """Remove the trial's drop-in; the effective command lines, as of `edit`. The service is not touched."""
         return self._done("clear", verb="take the drop-in from").all("exec")
 
+    @contextmanager
+    def measuring(self) -> Iterator[None]:
+        """While inside, the host lets nobody stop, change or put back the unit.
+
+        Not this lease, and not anybody's `draftmark restore`; only the host's own switch, when no sign of life has
+        come for as long as the lease.
+        """
+        self._check()
+        self._measuring += 1
+        try:
+            self._marked = True  # before the host is told: an interrupted command may have been carried out
+            self._judge(self._call("measure", wall_time()), "measure")
+            yield
+        finally:
+            self._measuring -= 1
+            with suppress(FailedError):  # the measurement has its result; the next command makes up for it
+                self._unmark()
+
+    def _unmark(self) -> None:
+        if self._marked and not self._measuring:
+            self._judge(self._call("measure"), "end a measurement on")
+            self._marked = False
+
     def look(self, port: int) -> Look:
         """Note the connections to the server; afterwards ask the engine whether it is idle, then `stop`.
 
@@ -201,9 +232,9 @@ class Lease:
             timeout_s: How long to wait for systemd; longer than the unit's own TimeoutStopSec.
         """
         words = (str(port or 0), "plain" if port is None else "gate", f"{timeout_s:.0f}")
-        self._check()
+        self._ready()
         answer = self._call("stop", *words, timeout_s=timeout_s + _GRACE_S)
-        if answer.code is Code.BUSY:
+        if answer.code is Code.BUSY and not answer.get("measuring"):
             return Stopped(busy=answer.get("busy"))
         self._judge(answer, "stop")
         timeouts = answer.all("timeout")
@@ -248,14 +279,16 @@ class Lease:
         Raises:
             UnrestoredError: The files are as they were, but the service does not run.
         """
-        self._check()
+        self._ready()
 
         def once() -> Answer:
             return self._call("restore", str(SLICE_S), timeout_s=COMMAND_S)
 
         answer = repeated(once, self._unit, progress)
         if answer.code is Code.LOST:
-            raise self._lose("the host")
+            raise self._lose()
+        if answer.get("measuring"):
+            raise measuring_error(self._unit, answer)
         found = report(self._unit, self._user_scope, answer)
         self._end()
         return found
@@ -269,12 +302,14 @@ class Lease:
         return call_in_place(self._host, self._state, command, argv, data=data, timeout_s=timeout_s)
 
     def _done(self, command: str, *words: str, verb: str, data: bytes = b"") -> Answer:
-        self._check()
+        self._ready()
         return self._judge(self._call(command, *words, data=data), verb)
 
     def _judge(self, answer: Answer, verb: str) -> Answer:
         if answer.code is Code.LOST:
-            raise self._lose("the host")
+            raise self._lose()
+        if answer.get("measuring"):
+            raise measuring_error(self._unit, answer)
         if answer.code is not Code.DONE:
             raise FailedError(
                 f"could not {verb} {self._unit}",
@@ -282,6 +317,10 @@ class Lease:
                 next_step=f"see the reason above; `draftmark restore unit:{self._unit}` puts the original back",
             )
         return answer
+
+    def _ready(self) -> None:
+        self._check()
+        self._unmark()
 
     def _check(self) -> None:
         if self._lost is not None:
@@ -291,20 +330,17 @@ class Lease:
         if self._ended.is_set():
             raise FailedError(f"{self._unit} is no longer held")
 
-    def _lose(self, by: str) -> FailedError:
+    def _lose(self) -> FailedError:
         if self._lost is None:
-            whose = "its dead man's switch, or a `draftmark restore`,"
-            if by != "the host":
-                whose = "its dead man's switch"
             self._lost = (
-                f"the service was put back by {whose} at some time between {self._last_at} and {_wall()}: {by} "
-                + ("does not know this run any more" if by == "the host" else "could not be reached for longer")
+                "the service was put back by its dead man's switch, a `draftmark restore` or a reboot, between "
+                f"{self._last_at} and {wall_time()}: the host does not know this run any more"
             )
         self._ended.set()
         return FailedError(self._lost, next_step="run it again; nothing is to be put back")
 
     def _seen(self) -> None:
-        self._last_s, self._last_at = time.monotonic(), _wall()
+        self._last_s, self._last_at = time.monotonic(), wall_time()
         self._trouble = None
 
     def _end(self) -> None:
@@ -321,16 +357,10 @@ class Lease:
                 self._trouble = error
             else:
                 if answer.code is Code.DONE:
-                    self._last_s, self._last_at, self._trouble = began, _wall(), None
+                    self._last_s, self._last_at, self._trouble = began, wall_time(), None
                 elif answer.code is Code.LOST and not self._ended.is_set():
-                    self._lose("the host")
-            if time.monotonic() - self._last_s > self.lease_s + self.period_s and not self._ended.is_set():
-                self._lose("the host's dead man's switch")
+                    self._lose()
 
 
 def _number(text: str) -> int | None:
     return int(text) if text.lstrip("-").isdigit() else None
-
-
-def _wall() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

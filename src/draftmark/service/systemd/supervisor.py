@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
-from draftmark.errors import BusyError, StartError
+from draftmark.errors import BusyError, DraftmarkError, FailedError, HostError, StartError, UnrestoredError
 from draftmark.model import Identity, StopOutcome, StopReport
 from draftmark.ports import Clock, CpuSample, Host
+from draftmark.service.gpu_memory import GpuMemory
 from draftmark.service.interlock import Interlock
 from draftmark.service.systemd.discover import FoundUnit
 from draftmark.service.systemd.dropin import render
 from draftmark.service.systemd.invocation import JournalLog, State, cpu
 from draftmark.service.systemd.lease import LEASE_S, Lease, Stopped
+from draftmark.service.systemd.processes import command_lines
 from draftmark.service.systemd.restore import RestoreReport
 
 _APPEARS_S = 20.0
 _LOOK_S = 0.05
 _STOP_MARGIN_S = 30.0
+_REACH_S = 1.0
+_RETURN_MARGIN_S = 15.0  # once more after the host has helped itself: a link that is back then says so
+_SERVES = ("active", "activating")
 _EXEC_FAILED = range(200, 246)  # systemd.exec(5), "Process Exit Codes": it did not come to the program
 
 
@@ -40,6 +45,7 @@ class Terms:
         port: Where it listens on its own host; None when that is not known.
         header: Lines that say, in the drop-in, what wrote it and why.
         keep_header: The same for the drop-in that stays, which is made of a command line.
+        undo: The command that puts the unit back from anywhere.
         what: What holds the unit, for whoever comes second.
     """
 
@@ -48,6 +54,7 @@ class Terms:
     port: int | None
     header: tuple[str, ...]
     keep_header: Callable[[Sequence[str]], tuple[str, ...]]
+    undo: str
     lease_s: int = LEASE_S
     what: str = "draftmark tune"
 
@@ -71,6 +78,10 @@ class SystemdSupervisor:
     _lease: Lease | None = field(default=None, repr=False)
     _journal: JournalLog | None = field(default=None, repr=False)
     _interlock: Interlock = field(default_factory=Interlock, repr=False)
+    _gpu: GpuMemory = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._gpu = GpuMemory(self.host, self.clock)
 
     @property
     def original(self) -> tuple[str, ...]:
@@ -104,7 +115,7 @@ class SystemdSupervisor:
             if self.terms.settings:
                 self._edit(None)
         except BaseException:
-            self._give_back()
+            self._let_go()
             raise
         return self
 
@@ -113,18 +124,66 @@ class SystemdSupervisor:
     ) -> None:
         """Whatever happened, the unit is as it was, or its host sees to that when the lease has run out."""
         self._interlock.check("leaving")
-        if self._lease is not None and self.restored is None:
+        if self._lease is None or self.restored is not None:
+            return
+        if isinstance(error, UnrestoredError) and self._lease.left_s < 0:
+            self._lease.abandon()  # it was waited for until it had helped itself
+        else:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """On the way out of an error, which says more than that the host has helped itself already."""
+        lease = self.lease
+        try:
             self._give_back()
+        except HostError as error:
+            raise self._out_of_reach(lease, error) from error
+        except FailedError:
+            if lease.lost is None:
+                raise
+        finally:
+            lease.abandon()
 
     def _give_back(self) -> None:
-        lease, self._lease = self.lease, None
-        if lease.lost is not None:
-            return
-        try:
-            self.restored = lease.restore(progress=lambda what: self.on_wait(what, None))
-        except BaseException:
-            lease.abandon()
-            raise
+        self.restored = self.lease.restore(progress=lambda what: self.on_wait(what, None))
+        self._lease = None
+
+    def await_host(self, error: HostError) -> None:
+        """Wait until the host, which could not be reached, can be again; in the end it puts the unit back itself.
+
+        Raises:
+            FailedError: It is there again and has put the unit back.
+            UnrestoredError: It is not there again; what it does by itself, and when, is in it.
+        """
+        if (lease := self._lease) is None:
+            raise error
+        while True:
+            try:
+                lease.beat()
+            except HostError as still:
+                left = lease.left_s + _RETURN_MARGIN_S
+                if left <= 0:
+                    raise self._out_of_reach(lease, still) from error
+                self.on_wait(f"waiting for {self.host.name} to be reachable again", left)
+                self.clock.sleep(_REACH_S)
+            except FailedError as gone:
+                raise FailedError(
+                    gone.what, evidence=(error.what, *error.evidence), next_step=gone.next_step
+                ) from error
+            else:
+                return
+
+    def _out_of_reach(self, lease: Lease, error: DraftmarkError) -> UnrestoredError:
+        left = max(0, round(lease.left_s))
+        when = f"{left} s from now at the latest" if left else "by now"
+        return UnrestoredError(
+            f"{self.host.name} cannot be reached, so {self.unit.name} could not be put back from here",
+            evidence=(error.what, *error.evidence),
+            next_step=(
+                f"nothing: {self.host.name} puts it back by itself, {when}, and at its next boot if it is down; "
+                f"to see to it: {self.terms.undo}"
+            ),
+        )
 
     # --- starting -------------------------------------------------------------------------------------------
 
@@ -187,6 +246,10 @@ class SystemdSupervisor:
         if self._journal is not None:
             self._journal.gather()
 
+    def commands(self) -> list[tuple[str, ...]]:
+        """Of every process in the unit's cgroup."""
+        return command_lines(self.host, self.unit.manager.show("ControlGroup").get("ControlGroup", ""))
+
     def cpu(self) -> CpuSample | None:
         """Of the host and of the unit's cgroup; None where systemd does not account it."""
         times = os.times()
@@ -195,9 +258,11 @@ class SystemdSupervisor:
 
     # --- stopping -------------------------------------------------------------------------------------------
 
-    def measuring(self) -> AbstractContextManager[None]:
-        """While inside, whatever would stop, change or restart the unit raises MeasuringError."""
-        return self._interlock.measuring()
+    @contextmanager
+    def measuring(self) -> Iterator[None]:
+        """While inside, whatever would stop, change or restart the unit raises MeasuringError, in any process."""
+        with self._interlock.measuring(), self.lease.measuring():
+            yield
 
     def look(self) -> None:
         """Note the connections to the server."""
@@ -223,22 +288,24 @@ class SystemdSupervisor:
                 evidence=(stopped.busy,),
                 next_step="try again when it is done",
             )
-        return self._report(stopped)
+        return self._report(stopped, self._gpu.settle(self.on_wait))
 
-    def _report(self, stopped: Stopped) -> StopReport:
+    def _report(self, stopped: Stopped, taken: str | None) -> StopReport:
         killed = stopped.killed_by_timeout
         slow = stopped.seconds > self.terms.stop_timeout_s / 2
         outcome = StopOutcome.KILLED if killed else StopOutcome.SLOW if slow else StopOutcome.CLEAN
         code = stopped.status if stopped.code in (None, 1) or stopped.status is None else -stopped.status
-        because = "; ".join(stopped.kills) if killed else None
+        because = list(stopped.kills) if killed else []
         if slow and not killed:
-            because = f"it took {stopped.seconds:.0f} s of the {self.terms.stop_timeout_s:.0f} s allowed"
+            because.append(f"it took {stopped.seconds:.0f} s of the {self.terms.stop_timeout_s:.0f} s allowed")
+        if taken is not None:
+            because.append(taken)
         return StopReport(
             outcome=outcome,
             signals=("SIGTERM", "SIGKILL") if killed else ("SIGTERM",),
             seconds=stopped.seconds,
             exit_code=code,
-            because=because,
+            because="; ".join(because) or None,
         )
 
     def restore(self, *, force: bool = False) -> bool:
@@ -251,13 +318,13 @@ class SystemdSupervisor:
         """
         self._interlock.check("a restoration")
         if self._lease is None:
-            return self.restored is not None and self.restored.active in ("active", "activating")
+            return self.restored is not None and self.restored.active in _SERVES
         state = State.of(self.unit.manager)
         changed = state.properties.get("InvocationID", "") != self.lease.invocation
         if changed and state.running and not force:
             self.stop()
         self._give_back()
-        return self.restored is not None and self.restored.active in ("active", "activating")
+        return self.restored is not None and self.restored.active in _SERVES
 
     def keep(self, command: Sequence[str]) -> None:
         """Make the command line that runs now the unit's own, in one drop-in that stays; the hold ends.
@@ -267,5 +334,25 @@ class SystemdSupervisor:
         """
         self._interlock.check("keeping it")
         line = self.unit.command.rewritten(command)
-        self.lease.keep(render(exec_start=line, settings={}, header=self.terms.keep_header(command)))
+        text = render(exec_start=line, settings={}, header=self.terms.keep_header(command))
+        try:
+            self.lease.keep(text)
+        except HostError as error:
+            self._await_keep(text, error)
         self._lease = None
+
+    def _await_keep(self, text: str, error: HostError) -> None:
+        """The link was lost while it was asked to keep it: it may have done so."""
+        try:
+            self.await_host(error)
+        except FailedError:
+            if self._is_kept(text):
+                return
+            raise
+        raise error
+
+    def _is_kept(self, text: str) -> bool:
+        try:
+            return self.host.read(self.lease.kept) == text.encode()
+        except OSError:
+            return False
