@@ -38,7 +38,8 @@ class Controller:
             lease.start()
             self._ready()
             self._step("measure")
-            time.sleep(self._options["measure_s"])
+            with lease.measuring():
+                time.sleep(self._options["measure_s"])
         if self._options.get("keep"):
             self._step("keep")
             lease.keep(self._drop_in(5))

@@ -163,7 +163,7 @@ class Bench:
     def _state(self) -> State:
         shown = self._machine.show(UNIT)
         return State(
-            files=self._machine.check(["sh", "-c", f"{SNAPSHOT}; true", "x", *FOLDERS]),
+            files=self._machine.check(["sh", "-c", f"{SNAPSHOT}true", "x", *FOLDERS]),
             command=shown["ExecStart"].partition(" ; start_time=")[0],
             active=shown["ActiveState"],
             invocation=shown.get("InvocationID", ""),

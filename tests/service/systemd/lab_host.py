@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tests.lab.machine import Machine
 
+from draftmark.errors import HostError
 from draftmark.ports import Completed
 
 SERVER = Path(__file__).with_name("counting_server.py")
@@ -53,6 +54,24 @@ class LabHost:
 
     def reach(self, address: str, port: int) -> tuple[str, int]:
         return address, port
+
+
+class FaultyHost(LabHost):
+    """A lab that cannot be reached while it is `faulty`."""
+
+    faulty = False
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        input: bytes = b"",  # noqa: A002 - as in the port
+        timeout_s: float = 20.0,
+        limit_bytes: int = 8 << 20,
+    ) -> Completed:
+        if self.faulty:
+            raise HostError("the link is down")
+        return super().run(argv, input=input, timeout_s=timeout_s, limit_bytes=limit_bytes)
 
 
 class LabStream:

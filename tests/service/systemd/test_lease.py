@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from collections.abc import Callable
 
 import pytest
 from tests.lab.machine import Machine
 from tests.lab.root import USER, USER_ID
 
-from draftmark.errors import FailedError, RefusedError, UnrestoredError
+from draftmark.errors import FailedError, MeasuringError, RefusedError, UnrestoredError
 from draftmark.service.host import free_port
 from draftmark.service.systemd import restore as restoring
 from draftmark.service.systemd.lease import Lease
 from draftmark.service.systemd.restore import restore
 
-from .lab_host import SERVER, LabHost, LiveUnit
+from .lab_host import SERVER, FaultyHost, LabHost, LiveUnit
 
 MakeUnit = Callable[..., LiveUnit]
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -160,7 +162,30 @@ def test_keep_is_one_file_and_restore_undoes_it(unit: LiveUnit) -> None:
     unit.await_depth(0)
     after = unit.snapshot()
     assert (after.files, after.command) == (before.files, before.command)
-    assert restore(unit.host, unit.name).nothing
+    report = restore(unit.host, unit.name)
+    assert (report.nothing, report.active) == (True, "active")
+
+
+def test_a_keep_that_was_cut_off_after_its_last_step(unit: LiveUnit) -> None:
+    """Another run leaves it; `draftmark restore` undoes it."""
+    before = unit.snapshot()
+    for leave_kept in (True, False):
+        lease = held(unit)
+        lease.edit(unit.trial(3))
+        lease.abandon()
+        token = unit.machine.check(["cat", f"{unit.state}/token"]).strip()
+        stopped_short = f"sed -i 's/^    dismantle$/    exit 1/' {unit.state}/agent"
+        keep = f"sh {unit.state}/agent keep {token}"
+        unit.machine.run(["sh", "-c", f"{stopped_short}; {keep}"], data=unit.trial(3))
+        assert unit.machine.run(["test", "-e", f"{unit.state}/kept"]).status == 0
+        report = restore(unit.host, unit.name, force=True, leave_kept=leave_kept)
+        assert report.undone_keep is not leave_kept
+        assert unit.machine.run(["test", "-e", unit.kept]).status == (0 if leave_kept else 1)
+        if leave_kept:
+            restore(unit.host, unit.name)
+        unit.await_depth(0)
+    after = unit.snapshot()
+    assert (after.files, after.command) == (before.files, before.command)
 
 
 def test_the_keep_before_comes_back_and_what_was_edited_is_saved(unit: LiveUnit) -> None:
@@ -227,7 +252,7 @@ def test_a_stop_that_ends_by_timeout_is_told(make_unit: MakeUnit) -> None:
 
 
 def test_a_stop_that_takes_longer_than_is_waited_is_told(make_unit: MakeUnit) -> None:
-    unit = make_unit(flags="--deaf", settings="TimeoutStopSec=4")
+    unit = make_unit(flags="--deaf", settings="TimeoutStopSec=2")
     lease = held(unit)
     stopped = lease.stop(None, timeout_s=1)
     assert (stopped.ended, stopped.active) == (False, "deactivating")
@@ -235,12 +260,11 @@ def test_a_stop_that_takes_longer_than_is_waited_is_told(make_unit: MakeUnit) ->
 
 
 def test_a_restore_that_waits_says_so(make_unit: MakeUnit, monkeypatch: pytest.MonkeyPatch) -> None:
-    unit = make_unit(flags="--deaf", settings="TimeoutStopSec=5")
+    unit = make_unit(settings="TimeoutStopSec=3")
     monkeypatch.setattr(restoring, "SLICE_S", 1)
     lease = held(unit)
-    switched_off = lease.stop(None, timeout_s=20)
-    assert switched_off.killed_by_timeout
-    lease.edit(unit.trial(3))
+    assert lease.stop(None, timeout_s=20).ended
+    lease.edit(unit.trial(3).replace("--depth 3", "--depth 3 --deaf"))
     lease.start()
     unit.await_depth(3)
     said: list[str] = []
@@ -284,6 +308,71 @@ def test_units_that_were_stopped_with_it_are_started_again(make_unit: MakeUnit) 
     unit.machine.check(
         ["sh", "-c", f"systemctl stop {other}; rm /etc/systemd/system/{other}; systemctl daemon-reload"]
     )
+
+
+def test_nobody_stops_what_is_measured(unit: LiveUnit) -> None:
+    lease = held(unit)
+    switched(unit, lease)
+    running = unit.snapshot().without_state()
+    ways: dict[str, Callable[[], object]] = {
+        "stop": lambda: lease.stop(None, timeout_s=20),
+        "gated stop": lambda: lease.stop(unit.port, timeout_s=20),
+        "restore": lease.restore,
+        "start": lease.start,
+        "edit": lambda: lease.edit(unit.trial(4)),
+        "clear": lease.clear,
+        "keep": lambda: lease.keep(unit.trial(3)),
+        "close": lease.close,
+        "anybody's restore": lambda: restore(unit.host, unit.name),
+        "anybody's restore by force": lambda: restore(unit.host, unit.name, force=True),
+    }
+    with lease.measuring():
+        with lease.measuring():
+            pass
+        lease.look(unit.port)
+        for way, call in ways.items():
+            with pytest.raises(MeasuringError) as refused:
+                call()
+            assert f"pid {os.getpid()}" in str(refused.value), way
+            assert f"kill {os.getpid()}" in refused.value.next_step, way
+        with pytest.raises(RefusedError, match="at work"):
+            held(unit)
+        assert unit.snapshot().without_state() == running
+    assert restore(unit.host, unit.name, force=True).restarted
+    unit.await_depth(0)
+    with pytest.raises(FailedError, match="put back"), lease.measuring():
+        pytest.fail("it is no longer held")
+
+
+def test_the_end_of_a_measurement_is_told_again_where_it_did_not_arrive(unit: LiveUnit) -> None:
+    host = FaultyHost(unit.machine)
+    lease = Lease.open(host, unit.name, lease_s=60)
+    with lease.measuring():
+        host.faulty = True
+    host.faulty = False
+    with pytest.raises(MeasuringError):
+        restore(unit.host, unit.name, force=True)
+    assert lease.stop(None, timeout_s=20).ended
+    lease.restore()
+
+
+def test_the_measurement_of_a_dead_controller_keeps_nobody_away(unit: LiveUnit) -> None:
+    """Neither the switch, nor whoever has seen on the same computer that it is dead."""
+    for by_hand in (False, True):
+        lease = Lease.open(unit.host, unit.name, lease_s=6)
+        switched(unit, lease)
+        with lease.measuring():
+            lease.abandon()
+            if by_hand:
+                ended = subprocess.Popen(["true"])
+                ended.wait()
+                holder = f"{unit.state}/holder"
+                line = unit.machine.check(["cat", holder]).replace(f'"pid": {os.getpid()}', f'"pid": {ended.pid}')
+                unit.machine.write(holder, line)
+                assert restore(unit.host, unit.name).restarted
+            else:
+                unit.await_restored()
+        unit.await_depth(0)
 
 
 def test_what_somebody_else_changes_stays_and_is_told(unit: LiveUnit) -> None:

@@ -15,7 +15,7 @@ from importlib import resources
 
 from draftmark.ports import Completed, Host
 
-_PARTS = ("agent_restore.sh", "agent_stop.sh", "agent.sh")  # the last one calls
+_PARTS = ("agent_restore.sh", "agent_stop.sh", "agent_switch.sh", "agent.sh")  # the last one calls
 _FROM_STDIN = 'SCRIPT=$(cat); eval "$SCRIPT"'
 _LOST = 3
 _IN_PLACE = f'[ -r "$0" ] || exit {_LOST}; exec sh "$0" "$@"'

@@ -1,11 +1,11 @@
 # Draftmark's part on the host of a tuned systemd unit. It holds the lock and the original, makes every change, and
 # puts everything back when nobody keeps it alive. POSIX sh, coreutils, util-linux, systemd; `ss` where there is one.
-# agent_restore.sh, agent_stop.sh and this file make one script; agent.py joins them.
+# agent_restore.sh, agent_stop.sh, agent_switch.sh and this file make one script; agent.py joins them.
 #
 #   sh -c 'SCRIPT=$(cat); eval "$SCRIPT"' draftmark COMMAND UNIT SCOPE … < script
-#       open LEASE_S TOKEN HOLDER [FILE…]      restore WAIT_S [force|HOLDER]      status
+#       open LEASE_S TOKEN HOLDER [FILE…]      restore WAIT_S [force|HOLDER [leave]]      status
 #   sh STATE/agent COMMAND …
-#       beat|edit|clear|look|stop|start|keep|close|restore TOKEN …         check
+#       beat|measure|edit|clear|look|stop|start|keep|close|restore TOKEN …         check
 #
 # SCOPE is --system or --user. Answers are key=value lines. Exit status: 0 done, 1 failed (why is on stderr), 3 the
 # token is no longer the holder's, 4 busy, 5 somebody else holds the unit, 6 not finished yet: call again.
@@ -16,6 +16,7 @@
 #   touched   the service may run something else than the original    made      directories that are ours to remove
 #   keeping before/            a keep that is half done: undo it      kept      a keep that is done: only close is left
 #   replaced                   a restore has asked for a restart of this invocation
+#   measuring                  since when a measurement runs, or blank        checked   when the switch last looked
 
 FAILED=1 LOST=3 BUSY=4 HELD=5 PENDING=6
 FREEZE_S=3
@@ -86,18 +87,22 @@ now() {
     NOW=${up%.*}${up#*.}
 }
 
-age() { # sets AGE, of the last heartbeat; far too old when it cannot be read or is of another boot
+# Since the time in FILE; far too long when it cannot be read or is of another boot.
+elapsed() { # FILE
     now
-    beat= AGE=99999999
-    { read -r beat <"$STATE/heartbeat"; } 2>/dev/null
+    beat= ELAPSED=99999999
+    { read -r beat <"$1"; } 2>/dev/null
     case $beat in *[!0-9]* | '') return ;; esac
-    [ "$beat" -le "$NOW" ] && AGE=$((NOW - beat))
+    [ "$beat" -le "$NOW" ] && ELAPSED=$((NOW - beat))
 }
+
+age() { elapsed "$STATE/heartbeat"; AGE=$ELAPSED; } # of the last sign of life
 
 lease() { LEASE=0; { read -r LEASE <"$STATE/lease_s"; } 2>/dev/null; LEASE=${LEASE:-0}; }
 overdue() { age; lease; [ "$AGE" -gt $((LEASE * 100)) ]; }
-# In place, so that a full disk cannot take the heartbeat away.
-beat() { now; printf '%-20s\n' "$NOW" 1<>"$STATE/heartbeat"; }
+# In place, so that a full disk cannot take it away.
+mark() { printf '%-20s\n' "$2" 1<>"$1"; } # FILE WORD
+beat() { now; mark "$STATE/heartbeat" "$NOW"; }
 
 # --- files: all or nothing ------------------------------------------------------------------------------------------
 
@@ -177,8 +182,8 @@ cmd_open() { # LEASE_S TOKEN HOLDER [FILE…]
     [ "$id" = "$UNIT" ] || fail "$UNIT is another name of $id: use $id"
     trap 'undo_open' EXIT
     begin_state && say "$lease_s" >"$FRESH/lease_s" && say "$token" >"$FRESH/token" &&
-        say "$holder" >"$FRESH/holder" && save_original "$@" && now &&
-        printf '%-20s\n' "$NOW" >"$FRESH/heartbeat" || exit $FAILED
+        say "$holder" >"$FRESH/holder" && save_original "$@" && mark "$FRESH/measuring" '' && now &&
+        mark "$FRESH/heartbeat" "$NOW" && mark "$FRESH/checked" "$NOW" || exit $FAILED
     # Fails when there is a STATE by now. From here on it is ours.
     mv -T -- "$FRESH" "$STATE" 2>/dev/null || { [ -e "$STATE" ] && tell_holder && exit $HELD; exit $FAILED; }
     OPENED=1
@@ -247,79 +252,6 @@ save_dependents() {
     for other in $(prop RequiredBy) $(prop BoundBy) $(prop ConsistsOf) $(prop RequisiteOf); do
         sc is-active --quiet -- "$other" && say "$other"
     done | sort -u
-}
-
-# --- the dead man's switch ------------------------------------------------------------------------------------------
-
-quoted() { # a path as a word of a unit file
-    rest=$1 out=
-    while [ -n "$rest" ]; do
-        char=${rest%"${rest#?}"}
-        rest=${rest#?}
-        case $char in '\' | '"') char="\\$char" ;; '%') char=%% ;; '$') char='$$' ;; esac
-        out=$out$char
-    done
-    printf '"%s"' "$out"
-}
-
-arm() {
-    lease
-    PERIOD=$((LEASE / 6))
-    [ $PERIOD -ge 1 ] || PERIOD=1
-    [ $PERIOD -le 5 ] || PERIOD=5
-    # `made` and `agent` first: whatever is interrupted after them can be taken apart again.
-    printf '%s\n' "$SCRIPT" | put "$STATE/agent" && make_folder "$UNITS" "$STATE/made" || return 1
-    put "$UNITS/$SWITCH.service" <<END || return 1
-[Unit]
-Description=Puts $UNIT back when Draftmark is gone
-CollectMode=inactive-or-failed
-StartLimitIntervalSec=0
-
-[Service]
-Type=oneshot
-ExecStart=/bin/sh $(quoted "$STATE/agent") check
-TimeoutStartSec=infinity
-OOMScoreAdjust=-900
-SyslogIdentifier=draftmark
-SyslogLevel=notice
-LogLevelMax=notice
-END
-    # The propagation, which a timer never makes use of, is a reference: without one systemd forgets a unit that has
-    # stopped, and with it how its last process ended.
-    put "$UNITS/$SWITCH.timer" <<END || return 1
-[Unit]
-Description=Watches over Draftmark at work on $UNIT
-CollectMode=inactive-or-failed
-StartLimitIntervalSec=0
-PropagatesReloadTo=$UNIT
-
-[Timer]
-OnActiveSec=$PERIOD
-OnUnitInactiveSec=$PERIOD
-AccuracySec=100ms
-END
-    reload && sc start -- "$SWITCH.timer" && sc is-active --quiet -- "$SWITCH.timer"
-}
-
-# Nothing of ours is left afterwards. It may be the switch's own service that runs this, so that is not stopped.
-dismantle() {
-    sc stop -- "$SWITCH.timer" 2>/dev/null
-    rm -f -- "$UNITS/$SWITCH.timer" "$UNITS/$SWITCH.service" "$UNITS/$SWITCH.timer.new" "$UNITS/$SWITCH.service.new"
-    unmake_folders "$STATE/made"
-    reload || return 1
-    gone=$BASE/.gone.$$.$UNIT
-    mv -T -- "$STATE" "$gone" || return 1
-    rm -rf -- "$gone" || rm -rf -- "$gone"
-    rmdir -- "$BASE" 2>/dev/null
-    return 0
-}
-
-cmd_check() {
-    if holder_token && [ "$HELD_BY" != "$VOID" ] && ! overdue; then return 0; fi
-    lock || return 0
-    if holder_token && [ "$HELD_BY" != "$VOID" ] && ! overdue; then return 0; fi
-    say "$UNIT is put back: no sign of life for $((AGE / 100)) s from $(cat "$STATE/holder")"
-    restore_locked 0
 }
 
 # --- the trial's drop-in --------------------------------------------------------------------------------------------
@@ -453,14 +385,14 @@ main() {
         locate "$unit" "$scope"
         case $command in
         check) cmd_check ;;
-        beat)
-            holder_token
-            [ "$HELD_BY" = "$1" ] && beat 2>/dev/null || exit $LOST
-            ;;
+        beat) cmd_beat "$1" ;;
         restore) cmd_restore_own "$@" ;;
-        edit | clear | look | stop | start | keep | close)
+        measure | look) fenced "$1" && shift && "cmd_$command" "$@" ;;
+        edit | clear | stop | start | keep | close)
             fenced "$1"
             shift
+            spare_measurement
+            case $command in edit | stop | start) keep_armed ;; esac
             "cmd_$command" "$@"
             ;;
         *) fail "not a command: $command" ;;

@@ -3,29 +3,36 @@
 # A restore has begun when the token is void: no controller can change anything from then on. It has ended when STATE
 # is gone.
 
-cmd_restore() { # WAIT_S [force|HOLDER]
-    if [ ! -e "$STATE" ]; then put_back_without_state "$1"; return; fi
-    may_take "${2:-}"
-    put_back "$1" "${2:-}"
+cmd_restore() { # WAIT_S [force|HOLDER [leave]]: what a dead holder had kept is left, instead of undone
+    if [ -e "$STATE" ]; then
+        may_take "${2:-}"
+        ALREADY_KEPT=
+        put_back "$1" "${2:-}"
+        [ -n "$ALREADY_KEPT" ] && [ "${3:-}" != leave ] || return 0
+    fi
+    put_back_without_state "$1"
 }
 
-# A unit is taken from a holder that was alive a moment ago only by force, or by whoever names it and knows it dead.
+# A unit is taken from a holder that was alive a moment ago only by force, or by whoever names it and knows it dead;
+# from one that measures not even by force.
 may_take() { # [force|HOLDER]
     holder_token
-    [ "$HELD_BY" = "$VOID" ] || overdue || [ "$1" = force ] || [ "$1" = "$(cat "$STATE/holder")" ] ||
-        { tell_holder && exit $HELD; }
+    [ "$HELD_BY" = "$VOID" ] || overdue || [ "$1" = "$(cat "$STATE/holder")" ] && return
+    spare_measurement
+    [ "$1" = force ] || { tell_holder && exit $HELD; }
 }
 
 cmd_restore_own() { # TOKEN WAIT_S: the holder itself
     holder_token
     [ "$HELD_BY" = "$1" ] || [ "$HELD_BY" = "$VOID" ] || exit $LOST
+    [ "$HELD_BY" = "$VOID" ] || spare_measurement
     put_back "$2" force
 }
 
 put_back() { # WAIT_S [force|HOLDER]
     lock 10
     case $? in
-    1) say "restored=1" && say "by=somebody else, just now" && return 0 ;;
+    1) say "restored=1" && say "by=somebody else, just now" && tell_active && return 0 ;;
     2) observe; say "pending=another command of Draftmark is running; $UNIT is $ACTIVE ($SUB)" && exit $PENDING ;;
     esac
     may_take "${2:-}"
@@ -37,8 +44,9 @@ restore_locked() { # WAIT_S, 0 for as long as it takes
     WAIT=$1 PROBLEM=
     original=$STATE/original
     if [ -e "$STATE/kept" ]; then
-        dismantle && say "restored=0" && say "kept=$KEEP" && return 0
-        exit $FAILED
+        dismantle && say "kept=$KEEP" || exit $FAILED
+        ALREADY_KEPT=1
+        return
     fi
     [ ! -e "$STATE/frozen" ] || thaw
     if [ -e "$STATE/keeping" ]; then undo_keep || exit $FAILED; fi # before the reload
@@ -49,12 +57,13 @@ restore_locked() { # WAIT_S, 0 for as long as it takes
     if [ "$was" = up ]; then bring_up "$(cat "$original/invocation")"; else bring_down; fi
     start_dependents
     compare_files
-    observe
-    say "active=$ACTIVE" && say "invocation=$INVOCATION"
+    tell_active
     dismantle || PROBLEM=${PROBLEM:-"the switch could not be taken apart"}
     [ -z "$PROBLEM" ] || { say "problem=$PROBLEM"; exit $FAILED; }
     say "restored=1"
 }
+
+tell_active() { observe; say "active=$ACTIVE" && say "invocation=$INVOCATION"; }
 
 bring_up() { # INVOCATION of the original
     if [ ! -e "$STATE/touched" ] && is_up; then return; fi
@@ -155,9 +164,11 @@ put_back_without_state() { # WAIT_S
     if [ ! -e "$DROPIN" ] && half_opened; then
         remove_half_opened
         rmdir -- "$BASE" 2>/dev/null
-        say "removed=$BASE, of a run that had changed nothing yet" && return 0
+        say "removed=$BASE, of a run that had changed nothing yet" && tell_active && return
     fi
-    if [ ! -e "$DROPIN" ] && [ ! -e "$KEEP" ] && [ ! -e "$PAST/$UNIT.kept" ]; then say "nothing=1" && return 0; fi
+    if [ ! -e "$DROPIN" ] && [ ! -e "$KEEP" ] && [ ! -e "$PAST/$UNIT.kept" ]; then
+        say "nothing=1" && tell_active && return
+    fi
     trap 'undo_open' EXIT
     begin_state && say "$VOID" >"$FRESH/token" && say '{}' >"$FRESH/holder" && true >"$FRESH/touched" || exit $FAILED
     observe && mkdir -- "$FRESH/original" && say "$ACTIVE" >"$FRESH/original/active" &&

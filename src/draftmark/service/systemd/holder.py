@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from draftmark.errors import RefusedError
+from draftmark.errors import MeasuringError, RefusedError
 
 from ..proc import read_stat
 from .agent import Answer
@@ -25,9 +25,13 @@ def holder_line(what: str) -> str:
         user = getpass.getuser()
     except (KeyError, OSError):
         user = str(os.getuid())
-    since = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-    words = {"who": f"{user}@{socket.gethostname()}", "pid": os.getpid(), "since": since, "what": what}
+    words = {"who": f"{user}@{socket.gethostname()}", "pid": os.getpid(), "since": wall_time(), "what": what}
     return json.dumps({**words, **_here(), "started_ticks": _started(os.getpid())})
+
+
+def wall_time() -> str:
+    """Now, to the second, in UTC; 20 characters."""
+    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def is_gone(holder: str) -> bool:
@@ -42,16 +46,36 @@ def is_gone(holder: str) -> bool:
 
 def held_error(unit: str, answer: Answer) -> RefusedError:
     """That somebody else holds the unit, and who."""
-    found = _read(answer.get("holder"))
-    try:
-        words = f"{found['who']}, pid {found['pid']}, since {found['since']} ({found['what']})"
-    except KeyError:
-        words = answer.get("holder") or "somebody who has not said who"
     return RefusedError(
         f"another Draftmark is at work on {unit}",
-        evidence=(f"held by {words}", f"its last sign of life came {answer.get('last_sign_s', '?')} s ago"),
+        evidence=(f"held by {_who(answer)}", _last_sign(answer)),
         next_step=f"wait for it, or end it; `draftmark restore unit:{unit} --force` takes the unit from it",
     )
+
+
+def measuring_error(unit: str, answer: Answer) -> MeasuringError:
+    """That whoever holds the unit measures just now, so that nobody may stop it, not even by force."""
+    found = _read(answer.get("holder"))
+    where, pid = str(found.get("who", "")).rpartition("@")[2], found.get("pid")
+    end = "press Ctrl-C there" + (f" (or, on {where}, `kill {pid}`)" if where and pid else "")
+    return MeasuringError(
+        f"a measurement runs on {unit}: what was asked for would cut its requests; nothing was changed",
+        evidence=(f"measured since {answer.get('measuring')} by {_who(answer)}", _last_sign(answer)),
+        next_step=f"{end}, which puts the unit back, or wait until it is done; should that process be dead, "
+        f"the host puts the unit back by itself in {answer.get('left_s', '?')} s",
+    )
+
+
+def _who(answer: Answer) -> str:
+    found = _read(answer.get("holder"))
+    try:
+        return f"{found['who']}, pid {found['pid']}, since {found['since']} ({found['what']})"
+    except KeyError:
+        return answer.get("holder") or "somebody who has not said who"
+
+
+def _last_sign(answer: Answer) -> str:
+    return f"its last sign of life came {answer.get('last_sign_s', '?')} s ago"
 
 
 def _read(holder: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from draftmark.errors import UnrestoredError
 from draftmark.ports import Host
 
 from .agent import Answer, Code, call_sent
-from .holder import held_error, is_gone
+from .holder import held_error, is_gone, measuring_error
 
 RESTORE_S = 1800.0
 """How long a restore is waited for: a server can drain and load for minutes."""
@@ -62,6 +62,7 @@ def restore(
     *,
     user_scope: bool = False,
     force: bool = False,
+    leave_kept: bool = False,
     progress: Progress = silent,
     timeout_s: float = RESTORE_S,
 ) -> RestoreReport:
@@ -74,27 +75,32 @@ def restore(
         host: As for `Lease.open`.
         unit: Its `Id`.
         user_scope: It belongs to the user's own manager.
-        force: Also while another Draftmark is at work on it; that one then changes nothing any more.
+        force: Also while another Draftmark is at work on it; that one then changes nothing any more. Not while it
+            measures.
+        leave_kept: Only what is half done is put back: a choice that was kept stays.
         progress: Told in words while the service takes long to stop or to start.
         timeout_s: When to give up waiting; the host goes on by itself as long as its switch is armed.
 
     Raises:
         RefusedError: Another Draftmark is at work on it.
+        MeasuringError: It measures.
         UnrestoredError: It could not be put back in full; what is missing, and the commands, are in it.
         HostError: The host cannot be reached.
     """
     word = "force" if force else ""
 
     def once() -> Answer:
-        words = (str(SLICE_S), word)
+        words = (str(SLICE_S), word, "leave" if leave_kept else "")
         return call_sent(host, "restore", unit, user_scope=user_scope, words=words, timeout_s=COMMAND_S)
 
     answer = repeated(once, unit, progress, timeout_s)
-    if answer.code is Code.HELD and is_gone(answer.get("holder")):
+    if answer.code in (Code.HELD, Code.BUSY) and is_gone(answer.get("holder")):
         word = answer.get("holder")
         answer = repeated(once, unit, progress, timeout_s)
     if answer.code is Code.HELD:
         raise held_error(unit, answer)
+    if answer.get("measuring"):
+        raise measuring_error(unit, answer)
     return report(unit, user_scope, answer)
 
 
