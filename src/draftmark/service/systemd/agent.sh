@@ -260,6 +260,8 @@ cmd_edit() { # < the drop-in
     true >>"$STATE/touched" && cat >"$STATE/dropin.wanted" || exit $FAILED
     make_folder "${DROPIN%/*}" "$STATE/made" || exit $FAILED
     if [ -e "$DROPIN" ]; then cp -- "$DROPIN" "$STATE/dropin.before" || exit $FAILED; fi
+    put_aside
+    sum "$STATE/dropin.wanted" && say "$SUM" >>"$STATE/dropin.sums" || exit $FAILED
     put "$DROPIN" <"$STATE/dropin.wanted" || { take_edit_back; exit $FAILED; }
     reload && in_force "$DROPIN" || {
         take_edit_back
@@ -286,7 +288,16 @@ take_edit_back() {
     LOAD=$LOAD_SEEN
 }
 
+# What somebody has written into the trial's drop-in is not thrown away.
+put_aside() {
+    [ -e "$DROPIN" ] && [ -e "$STATE/dropin.sums" ] && sum "$DROPIN" && ! listed "$SUM" "$STATE/dropin.sums" || return 0
+    saved=$PAST/$UNIT.trial.edited.conf
+    mkdir -p -- "$PAST" && cp -p -- "$DROPIN" "$saved" && say "saved=$saved"
+    return 0
+}
+
 remove_dropin() {
+    put_aside
     rm -f -- "$DROPIN.new" "$DROPIN" || return 1
     # The directory is ours to remove if it is on the list; the list is kept until the end.
     listed "${DROPIN%/*}" "$STATE/made" && rmdir -- "${DROPIN%/*}" 2>/dev/null

@@ -37,7 +37,7 @@ class RestoreReport:
         restarted: The service was started anew, because it ran something else than the original.
         changed: Files of the unit, and other properties, that somebody else changed meanwhile; left alone.
         missing: Files of the unit that somebody else removed meanwhile.
-        saved: Where a kept drop-in that somebody had edited was put aside.
+        saved: Where a drop-in of Draftmark's that somebody had edited was put aside.
         same_command: The effective command line is the original's; None when that is not known any more.
         active: ActiveState at the end; `activating` while a model loads.
         invocation: InvocationID at the end.
