@@ -167,6 +167,8 @@ class Reader:
             if call.clean:
                 inner.forget_all()
                 inner.positional = positional
+            if call.login:
+                inner.forget({"PATH", "HOME", "USER", "LOGNAME"})
             for name, value in call.variables:
                 inner.set(name, value)
             levels = (*levels[:-1], replace(levels[-1], inner=index))
@@ -181,7 +183,7 @@ class Reader:
             yield from self._in_file(levels, at, scope, notes)
 
     def _scope(self, outer: Scope | None, positional: tuple[str, ...] | None, *, shell: str) -> Scope:
-        scope = Scope.of(self.environment, positional, splits=shell != "zsh")
+        scope = Scope.of(self.environment, positional, shell=shell)
         if outer is not None:  # what the outer script exported cannot be told from what it only set
             scope.values = {
                 name: value for name, value in outer.values.items() if self.environment.get(name) == value

@@ -69,19 +69,32 @@ def _name(word: str) -> str:
 
 def _options(words: Sequence[str], at: int, *, su: bool) -> tuple[int, list[str]] | None:
     """Index of the script behind `-c`, and the options before it; None where there is no `-c`."""
+    return _su_options(words, at) if su else _shell_options(words, at)
+
+
+def _su_options(words: Sequence[str], at: int) -> tuple[int, list[str]] | None:
+    flags: list[str] = []
+    while at < len(words) - 1:
+        word = words[at]
+        if word in {"-c", "--command"}:
+            return at + 1, flags
+        if word in {"--", "-u", "--user"}:
+            return None  # a command follows, whose own flags these are
+        flags.append(word)
+        at += 1
+    return None
+
+
+def _shell_options(words: Sequence[str], at: int) -> tuple[int, list[str]] | None:
     flags: list[str] = []
     found_c = False
     while at < len(words):
         word = words[at]
-        if su and word in {"-c", "--command"}:
-            return (at + 1, flags) if at + 1 < len(words) else None
-        if not su and word[:1] not in {"-", "+"}:
-            return (at, flags) if found_c else None
         if word == "--":
-            found, at = found_c, at + 1
-            return (at, flags) if found and at < len(words) else None
-        if not su and re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*", word):
-            found_c = True
+            at += 1
+        if word == "--" or word[:1] not in {"-", "+"}:
+            return (at, flags) if found_c and at < len(words) else None
+        found_c = found_c or re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*", word) is not None
         flags.append(word)
         at += 2 if word in _WITH_VALUE else 1
     return None

@@ -49,7 +49,7 @@ def candidates(text: str, scope: Scope) -> Iterator[Candidate]:
     Raises:
         UnreadableError: The script is not understood.
     """
-    script = parse(text)
+    script = parse(text, scope.shell)
     scope.forget(script.loop_variables)
     walk = _Walk(script, scope)
     for command in script.commands:
@@ -132,7 +132,7 @@ class _Walk:
 
     def _value(self, name: str, word: ShellWord) -> Value:
         left, _, _ = word.raw.partition("=")
-        if "[" in left:
+        if "[" in left or (left.endswith("+") and self._scope.shell not in {"bash", "zsh", "ksh"}):
             raise UnknownError
         before: Value = self._scope.get(name) if left.endswith("+") else None
         if word.elements is not None:

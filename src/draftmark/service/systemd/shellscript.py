@@ -72,18 +72,18 @@ class Script:
     loop_variables: frozenset[str]
 
 
-def parse(text: str) -> Script:
-    """The commands of a script.
+def parse(text: str, shell: str = "bash") -> Script:
+    """The commands of a script, as this shell reads it.
 
     Raises:
         UnreadableError: It is not understood.
     """
-    return _Parser(text).parse()
+    return _Parser(text, shell).parse()
 
 
 class _Parser:
-    def __init__(self, text: str) -> None:
-        self._tokens: Iterator[Token] = tokens(text)
+    def __init__(self, text: str, shell: str) -> None:
+        self._tokens: Iterator[Token] = tokens(text, shell)
         self._inside: list[str] = []
         self._commands: list[SimpleCommand] = []
         self._command = SimpleCommand()

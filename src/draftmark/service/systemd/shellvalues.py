@@ -13,8 +13,12 @@ Value = str | tuple[str, ...] | None
 """Of a variable; a tuple for an array, None when it is not set."""
 
 _ITS_OWN = names(
-    "_ BASHPID BASH_SOURCE EUID FUNCNAME HOSTNAME IFS LINENO OLDPWD OPTIND PPID PWD RANDOM SECONDS SHLVL UID "
-    "EPOCHSECONDS BASH_VERSION ZSH_VERSION"
+    "_ BASHPID BASH_SOURCE EUID FUNCNAME IFS LINENO OLDPWD PPID PWD RANDOM SECONDS SHLVL UID EPOCHSECONDS"
+)
+# Set by a shell where the environment does not hold them.
+_BY_DEFAULT = names(
+    "BASH BASHOPTS BASH_VERSION DIRSTACK GROUPS HOSTNAME HOSTTYPE MACHTYPE OPTERR OPTIND OSTYPE PATH PS1 PS2 PS4 "
+    "SHELL SHELLOPTS TERM USERNAME ZSH_VERSION"
 )
 _GLOB = set("*?[")
 _BLANKS = " \t\n"
@@ -33,7 +37,7 @@ class Scope:
         unknown: Names of which nothing is known.
         lost: Whether any other name may hold anything, after a file was read that is not known.
         positional: `$0` and what follows; None when unknown.
-        splits: Whether an unquoted variable is split at blanks; not in zsh.
+        shell: `bash`; zsh does not split unquoted variables.
         environment: Where names were assigned, for people.
     """
 
@@ -42,14 +46,19 @@ class Scope:
     unknown: set[str] = field(default_factory=set)
     lost: bool = False
     positional: tuple[str, ...] | None = None
-    splits: bool = True
+    shell: str = "sh"
+
+    @property
+    def splits(self) -> bool:
+        """Whether an unquoted variable is split at blanks."""
+        return self.shell != "zsh"
 
     @classmethod
-    def of(cls, environment: Mapping[str, str], positional: tuple[str, ...] | None, *, splits: bool) -> Scope:
+    def of(cls, environment: Mapping[str, str], positional: tuple[str, ...] | None, *, shell: str) -> Scope:
         """At the beginning of a script."""
         known = ServiceEnvironment.of(environment)
-        names = (known.unknown - set(known)) | _ITS_OWN
-        return cls(dict(known), known, set(names), positional=positional, splits=splits)
+        unknown = ((known.unknown | _BY_DEFAULT) - set(known)) | _ITS_OWN
+        return cls(dict(known), known, set(unknown), positional=positional, shell=shell)
 
     def set(self, name: str, value: Value) -> None:
         """An assignment that is certain."""
@@ -155,6 +164,7 @@ class _Fields:
         self._scope = scope
         self._done: list[str] = []
         self._open: str | None = None
+        self._behind_list = False
 
     def of(self, word: ShellWord) -> tuple[str, ...]:
         """The words that a process gets for it.
@@ -168,7 +178,8 @@ class _Fields:
 
     def _take(self, atom: Atom) -> None:
         if atom.kind is Kind.TEXT:
-            self._join(atom.text)
+            if atom.text or atom.context:  # a continued line is no empty word
+                self._join(atom.text)
             return
         if atom.kind is Kind.OPAQUE:
             raise UnknownError
@@ -184,6 +195,7 @@ class _Fields:
         self._open = (self._open or "") + text
 
     def _list(self, atom: Atom, values: tuple[str, ...]) -> None:
+        self._behind_list = self._behind_list or bool(atom.context)
         if atom.context and (atom.array == "[*]" or atom.text == "*"):
             self._join(" ".join(values))
         elif atom.context:
@@ -211,6 +223,8 @@ class _Fields:
             if value:
                 self._join(value)
             return
+        if self._behind_list and set(value) & set(_BLANKS):
+            raise UnknownError  # dash makes an empty word of two blanks then
         if value[:1] in set(_BLANKS):
             self._close()
         for index, text in enumerate(value.split()):

@@ -17,6 +17,8 @@ _META = " \t\n;&|<>()"
 _OPERATOR = re.compile(r"&&|\|\||;;&|;;|;&|\|&|[;&|()\n]")
 _REDIRECTION = re.compile(r"(?:[0-9]+|\{[A-Za-z_]\w*\})?(?:&>>|&>|<<<|<<-|<<|<>|>>|>\||>&|<&|<|>)")
 _PARAMETER = re.compile(r"[A-Za-z_]\w*|[0-9@*#?$!-]")
+_CONTINUED = re.compile(r"(?:\\\n)+(?=[^\\])")
+_CONTINUED_NAME = re.compile(r"\w*\\\n")
 _BRACED = re.compile(
     r"(?P<name>[A-Za-z_]\w*|[0-9]+|[@*#?$!-])(?P<array>\[[@*]\])?(?:(?P<test>:?[-+])(?P<other>[^\"'`\\$]*))?"
 )
@@ -99,18 +101,19 @@ class Redirection:
 Token = ShellWord | Operator | Redirection
 
 
-def tokens(script: str) -> Iterator[Token]:
+def tokens(script: str, shell: str = "bash") -> Iterator[Token]:
     """The tokens of a script, comments left out.
 
     Raises:
-        UnreadableError: Quotes or parentheses that do not close, or a here-document.
+        UnreadableError: Quotes or parentheses that do not close, a here-document, or what no two shells agree on.
     """
-    return _Lexer(script).tokens()
+    return _Lexer(script, dollar_quotes=shell in {"bash", "zsh", "ksh"}).tokens()
 
 
 class _Lexer:
-    def __init__(self, script: str) -> None:
+    def __init__(self, script: str, *, dollar_quotes: bool) -> None:
         self._text = script
+        self._dollar_quotes = dollar_quotes
         self._at = 0
         self._atoms: list[Atom] = []
         self._quoting: dict[str, Callable[[], None]] = {
@@ -134,8 +137,17 @@ class _Lexer:
             return self._redirection(found)
         if found := _OPERATOR.match(self._text, self._at):
             self._at = found.end()
+            self._refuse_continued("&|;<>")
             return Operator(found[0])
-        return self._word()
+        word = self._word()
+        if "\\\n" in word.raw and self._text[self._at : self._at + 1] in {"<", ">"}:
+            raise UnreadableError("a redirection of the script may begin in the line before it")
+        return word
+
+    def _refuse_continued(self, following: str) -> None:
+        """A shell takes a continued line for one before it looks for operators."""
+        if (found := _CONTINUED.match(self._text, self._at)) and self._text[found.end()] in following:
+            raise UnreadableError("an operator of the script goes on in the next line")
 
     def _skip_blanks(self) -> None:
         text = self._text
@@ -154,6 +166,7 @@ class _Lexer:
         if found[0].lstrip("0123456789") in {"<<", "<<-"}:
             raise UnreadableError("the script has a here-document, which is not read here")
         self._at = found.end()
+        self._refuse_continued("&|<>")
         self._skip_blanks()
         self._word()
         return Redirection(self._at)
@@ -174,6 +187,8 @@ class _Lexer:
                 break
             else:
                 self._bare(start, char)
+        if self._at == start:
+            raise UnreadableError(f"a word is missing in the script before {self._text[start : start + 20]!r}")
         word = ShellWord(start, self._at, self._text[start : self._at], tuple(self._atoms), elements)
         return _with_braces(word)
 
@@ -205,8 +220,10 @@ class _Lexer:
 
     def _backslash(self) -> None:
         following = self._text[self._at + 1 : self._at + 2]
-        text = {"": "\\", "\n": ""}.get(following, following)
-        self._add(self._at, min(self._at + 2, len(self._text)), Kind.TEXT, text)
+        if not following:  # bash keeps it or drops it, by what stands before
+            self._opaque(self._at, self._at + 1)
+        else:
+            self._add(self._at, self._at + 2, Kind.TEXT, "" if following == "\n" else following)
 
     def _single(self) -> None:
         end = self._text.find("'", self._at + 1)
@@ -245,6 +262,10 @@ class _Lexer:
     def _dollar(self, context: str = "") -> None:
         start, text = self._at, self._text
         following = text[start + 1 : start + 2]
+        if following in {"'", '"'} and not context and not self._dollar_quotes:
+            raise UnreadableError(
+                f"$ before a quote means different things in different shells: {text[start : start + 20]}"
+            )
         if following == "'" and not context:
             self._ansi()
         elif following == '"' and not context:
@@ -257,10 +278,12 @@ class _Lexer:
                 self._braced(start, end, context)
             else:
                 self._opaque(start, end, context)
+        elif _CONTINUED_NAME.match(text, start + 1):  # the name goes on in the next line
+            self._opaque(start, start + 1, context)
         elif found := _PARAMETER.match(text, start + 1):
             self._add(start, found.end(), Kind.PARAMETER, found[0], context)
-        else:
-            self._add(start, start + 1, Kind.TEXT, "$", context)
+        else:  # bash does not split a variable in the same word then
+            self._add(start, start + 1, Kind.TEXT if context else Kind.OPAQUE, "$", context)
 
     def _braced(self, start: int, end: int, context: str) -> None:
         found = _BRACED.fullmatch(self._text, start + 2, end - 1)
