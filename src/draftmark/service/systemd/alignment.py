@@ -11,47 +11,89 @@ from draftmark.service.systemd.pieces import Edit, Slot, UnreadableError
 def kept(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
     """Pairs of indices of the words that stay: as many as can, and of those ways the one that is torn least.
 
-    What both have in common at the beginning and at the end stays in any case.
+    What both have in common at the beginning stays in any case.
     """
     start = 0
     while start < min(len(old), len(new)) and old[start] == new[start]:
         start += 1
-    end = 0
-    while end < min(len(old), len(new)) - start and old[-1 - end] == new[-1 - end]:
-        end += 1
-    middle = _longest(old[start : len(old) - end], new[start : len(new) - end])
-    pairs = [(i, i) for i in range(start)]
-    pairs += [(start + i, start + j) for i, j in middle]
-    return pairs + [(len(old) - k, len(new) - k) for k in range(end, 0, -1)]
+    behind = _longest(old[start:], new[start:])
+    return [*((i, i) for i in range(start)), *((start + i, start + j) for i, j in behind)]
+
+
+_MATCH, _DELETE, _INSERT = range(3)
+_WORD = 1 << 24  # one word more that stays counts for more than any number of gaps less
+_NEVER = -(1 << 60)
+_Scores = tuple[int, int, int]
+_NONE: _Scores = (_NEVER, _NEVER, _NEVER)
+_MOST_CELLS = 500_000  # about a second and 100 MB
 
 
 def _longest(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
-    """A longest common subsequence with the most neighbours that stay neighbours."""
-    # best[i][j]: (words kept, neighbours kept) of old[i:], new[j:]; first: the same, given that i and j stay.
-    none = (-1, -1)
-    best = [[(0, 0)] * (len(new) + 1) for _ in range(len(old) + 1)]
-    first = [[none] * (len(new) + 1) for _ in range(len(old) + 1)]
-    for i in range(len(old) - 1, -1, -1):
-        for j in range(len(new) - 1, -1, -1):
-            if old[i] == new[j]:
-                words, pairs = best[i + 1][j + 1]
-                first[i][j] = (words + 1, pairs)
-                if (joint := first[i + 1][j + 1]) != none:
-                    first[i][j] = max(first[i][j], (joint[0] + 1, joint[1] + 1))
-            best[i][j] = max(first[i][j], best[i + 1][j], best[i][j + 1])
+    """A longest common subsequence with the fewest gaps: the words of a flag and its value go together.
+
+    An arm changes few words of many, so only the pairs of about the same place are looked at. A way that leaves the
+    band gives up more than `width` words of the shorter text: when no more are lost inside, none is better
+    outside. Of texts too long and too different for that, the band's best is taken, which is no less right.
+    """
+    shift, shorter = len(new) - len(old), min(len(old), len(new))
+    found = _common_end(old, new)
+    width = 8
+    while True:
+        low, high = min(0, shift) - width, max(0, shift) + width
+        if (len(old) + 1) * (high - low + 1) > _MOST_CELLS:
+            return found
+        found = _walk(old, new, _scores(old, new, low, high), low)
+        if len(found) >= shorter - width:
+            return found
+        width *= 2
+
+
+def _common_end(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
+    end = 0
+    while end < min(len(old), len(new)) and old[-1 - end] == new[-1 - end]:
+        end += 1
+    return [(len(old) - k, len(new) - k) for k in range(end, 0, -1)]
+
+
+def _scores(old: Sequence[str], new: Sequence[str], low: int, high: int) -> list[list[_Scores]]:
+    """Best scores of old[i:] against new[j:], as [i][j - i - low + 1][step before]; a gap costs where it opens."""
+    size = high - low + 3  # with nothing at both ends
+    below = [_NONE] * size
+    rows: list[list[_Scores]] = []
+    for i in range(len(old), -1, -1):
+        row = [_NONE] * size
+        first, last = max(1, 1 - low - i), min(high - low + 1, len(new) - i - low + 1)
+        for k in range(last, first - 1, -1):
+            j = i + low + k - 1
+            stay = below[k][_MATCH] + _WORD if i < len(old) and j < len(new) and old[i] == new[j] else _NEVER
+            delete, insert = below[k - 1][_DELETE], row[k + 1][_INSERT]
+            row[k] = (
+                max(stay, delete - 1, insert - 1),
+                max(stay, delete, insert - 1),
+                max(stay, delete - 1, insert),
+            )
+            if i == len(old) and j == len(new):
+                row[k] = (0, 0, 0)
+        rows.append(row)
+        below = row
+    rows.reverse()
+    return rows
+
+
+def _walk(old: Sequence[str], new: Sequence[str], score: list[list[_Scores]], low: int) -> list[tuple[int, int]]:
     out: list[tuple[int, int]] = []
     i = j = 0
-    neighbour = False
+    step = _MATCH
     while i < len(old) and j < len(new):
-        if neighbour or first[i][j] == best[i][j]:
+        k = j - i - low + 1
+        here = score[i][k][step]
+        if old[i] == new[j] and score[i + 1][k][_MATCH] + _WORD == here:
             out.append((i, j))
-            here, after = first[i][j], first[i + 1][j + 1]
-            neighbour = after != none and (after[0] + 1, after[1] + 1) == here
-            i, j = i + 1, j + 1
-        elif best[i + 1][j] == best[i][j]:
-            i += 1
+            i, j, step = i + 1, j + 1, _MATCH
+        elif score[i + 1][k - 1][_DELETE] - (step != _DELETE) == here:
+            i, step = i + 1, _DELETE
         else:
-            j += 1
+            j, step = j + 1, _INSERT
     return out
 
 
@@ -89,6 +131,7 @@ def edits(
     spell = _Speller(moved, quote)
     out: list[Edit] = []
     spelled_out = []
+    before = 0
     for word, place in zip(slots, places, strict=True):
         whole = place.kept == len(word.values) == len(place.inside)
         behind = spell.words(place.behind)
@@ -96,10 +139,11 @@ def edits(
             inside = spell.words(place.inside)
             if word.source:
                 spelled_out.append(word.source)
-            start = word.start if inside else _with_blanks_before(text, word.start)
+            start = word.start if inside else _with_blanks_before(text, word.start, before)
             out.append(Edit(start, word.end, " ".join(inside)))
         if behind:
             out.append(Edit(word.end, word.end, "".join(f" {raw}" for raw in behind)))
+        before = word.end
     stranded = {w.values[0] for w, p in zip(slots, places, strict=True) if not w.known and not p.kept}
     if lost := [value for value in stranded if value in spell.left]:
         raise UnreadableError(
@@ -135,6 +179,7 @@ def _places(slots: Sequence[Slot], new: Sequence[str]) -> list[_Place]:
     places = [_Place() for _ in slots]
     stays = {j: i for i, j in kept(old, new)}
     last_of = {owner: i for i, owner in enumerate(owners)}
+    after = _behind_empty(slots)
     at = 0  # index of the last old word that has been passed
     for j, value in enumerate(new):
         if j in stays:
@@ -142,13 +187,25 @@ def _places(slots: Sequence[Slot], new: Sequence[str]) -> list[_Place]:
             places[owners[at]].inside.append(value)
             places[owners[at]].kept += 1
             continue
-        place = places[owners[at]]
         # Behind a variable's last word it is a word of its own; between two of them it is among them.
-        (place.behind if at == last_of[owners[at]] else place.inside).append(value)
+        if at == last_of[owners[at]]:
+            places[after[owners[at]]].behind.append(value)
+        else:
+            places[owners[at]].inside.append(value)
     return places
 
 
-def _with_blanks_before(text: str, at: int) -> int:
-    while text[at - 1 : at] in {" ", "\t"} or text[at - 2 : at] == "\\\n":
+def _behind_empty(slots: Sequence[Slot]) -> list[int]:
+    """Of each slot the last of the empty ones right behind it: `--flag $NONE` is not to be torn apart."""
+    out = list(range(len(slots)))
+    for index in range(len(slots) - 2, -1, -1):
+        if not slots[index + 1].values:
+            out[index] = out[index + 1]
+    return out
+
+
+def _with_blanks_before(text: str, at: int, floor: int) -> int:
+    """Where the blanks before a word begin; not before `floor`, for the word before may end in an escaped one."""
+    while at > floor and (text[at - 1 : at] in {" ", "\t"} or text[at - 2 : at] == "\\\n"):
         at -= 1 if text[at - 1] != "\n" else 2
     return at

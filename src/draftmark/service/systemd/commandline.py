@@ -164,7 +164,7 @@ class UnitCommand:
         written = Unit.parse([UnitFile("", text)]).exec_start().value
         if written != line or self._reader.read(line).argv != wanted:
             raise UnreadableError("written anew, it would not be read back as the wanted words")
-        longest = max(len(v.encode()) for s in self._reader.top(line).slots for v in s.values)
+        longest = max(len(os_bytes(v)) for s in self._reader.top(line).slots for v in s.values)
         before = max(len(os_bytes(v)) for s in self._reading.levels[0].slots for v in s.values)
         if longest > quoting.LONGEST_WORD >= before:
             raise UnreadableError(

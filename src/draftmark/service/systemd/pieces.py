@@ -136,7 +136,7 @@ def respelled(raw: str, pieces: Sequence[Piece], edits: Iterable[Edit], encode: 
         if offsets[first] != edit.start or offsets[last] != edit.end:
             raise UnreadableError(f"the change would cut through an expansion in {raw}")
         changes.append(_change(pieces, first, last, edit.text, encode))
-    return applied(raw, changes)
+    return applied(raw, changes) or encode("", "")
 
 
 def _change(pieces: Sequence[Piece], first: int, last: int, text: str, encode: Encode) -> Edit:
