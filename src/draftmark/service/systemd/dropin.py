@@ -17,7 +17,7 @@ def render(*, exec_start: str | None, settings: Mapping[str, str], header: Seque
     Raises:
         ValueError: A setting that would not end with its line.
     """
-    lines = [f"# {line}".rstrip() for text in header for line in text.splitlines() or [""]]
+    lines = [f"# {line}".rstrip() for text in header for line in text.replace("\0", " ").splitlines() or [""]]
     if lines:
         lines.append("")
     lines.append("[Service]")

@@ -155,9 +155,8 @@ def next_word(text: str, at: int) -> Word | None:
     while at < len(text) and (quote or text[at] not in BLANKS):
         char = text[at]
         if char == "\\":
-            value, end = _escape(text, at)
-            pieces.append(Piece(at - start, end - start, value, quote))
-            at = end
+            pieces += _escape(text, at, start, quote)
+            at = start + pieces[-1].end
             continue
         if quote and char == quote:
             quote = ""
@@ -177,14 +176,17 @@ def _skip_blanks(text: str, at: int) -> int:
     return at
 
 
-def _escape(text: str, at: int) -> tuple[str, int]:
-    """Value and end of what begins with a backslash."""
+def _escape(text: str, at: int, start: int, quote: str) -> list[Piece]:
+    """What begins with a backslash; offsets are of the word, which begins at `start`."""
+    here = at - start
     following = text[at + 1 : at + 2]
-    if following in _SIMPLE and following:
-        return _SIMPLE[following], at + 2
+    if following and following in _SIMPLE:
+        return [Piece(here, here + 2, _SIMPLE[following], quote)]
     if (found := _NUMBERED.match(text, at + 1)) and (value := _numbered(found)):
-        return value, found.end()
-    return "\\" + following, at + 1 + len(following)  # systemd warns, and takes it as it stands
+        return [Piece(here, found.end() - start, value, quote)]
+    # No escape: systemd warns, and takes both as they stand. A `%` may begin a specifier all the same.
+    literal = [Piece(here, here + 1, "\\", quote)]
+    return [*literal, Piece(here + 1, here + 2, following, quote)] if following else literal
 
 
 def _numbered(found: re.Match[str]) -> str:
