@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from draftmark.errors import RefusedError
 from draftmark.ports import Host
 from draftmark.service.systemd.commandline import UnitCommand
-from draftmark.service.systemd.environment import ServiceEnvironment, service_environment, wanted_files
+from draftmark.service.systemd.environment import ServiceEnvironment, printed, service_environment, wanted_files
 from draftmark.service.systemd.manager import Manager, Properties, find
 from draftmark.service.systemd.specifiers import HostFacts, specifier_values
 from draftmark.service.systemd.unitfile import Unit, UnitFile
@@ -27,6 +27,7 @@ class FoundUnit:
         command: The server's command line in it.
         environment: As its processes see it.
         environment_files: Those that were read.
+        output_files: Where its output goes instead of the journal; whether systemd empties it at a start.
     """
 
     manager: Manager
@@ -36,6 +37,7 @@ class FoundUnit:
     command: UnitCommand
     environment: ServiceEnvironment
     environment_files: tuple[str, ...]
+    output_files: dict[str, bool]
 
     @property
     def name(self) -> str:
@@ -91,6 +93,7 @@ def discover(host: Host, name: str, *, is_server: Callable[[Sequence[str]], bool
         command=command,
         environment=environment,
         environment_files=tuple(texts),
+        output_files=_output_files(unit, specifiers),
     )
 
 
@@ -135,6 +138,17 @@ class _Reader:
             if data.startswith(b"#!"):
                 found[word] = data.decode("utf-8", "surrogateescape")
         return found
+
+
+def _output_files(unit: Unit, specifiers: Mapping[str, str]) -> dict[str, bool]:
+    """Files of StandardOutput= and StandardError=."""
+    found: dict[str, bool] = {}
+    for key in ("StandardOutput", "StandardError"):
+        assignment = unit.last(key)
+        manner, colon, path = (assignment.value if assignment else "").partition(":")
+        if colon and manner in ("file", "append", "truncate"):
+            found[printed(path, specifiers)] = manner == "truncate"
+    return found
 
 
 def _paths(line: str) -> Iterable[str]:

@@ -89,7 +89,7 @@ def wanted_files(unit: Unit, specifiers: Mapping[str, str]) -> tuple[WantedFile,
     return tuple(
         WantedFile(path, assignment.value.startswith("-"), assignment)
         for assignment in unit.all("EnvironmentFile")
-        if (path := _printed(assignment.value.removeprefix("-"), specifiers)).startswith("/")
+        if (path := printed(assignment.value.removeprefix("-"), specifiers)).startswith("/")
     )
 
 
@@ -135,7 +135,8 @@ def service_environment(
     return ServiceEnvironment(values, origins, frozenset(unknown))
 
 
-def _printed(text: str, specifiers: Mapping[str, str]) -> str:
+def printed(text: str, specifiers: Mapping[str, str]) -> str:
+    """A text that is no list of words, its specifiers replaced."""
     pieces = [Piece(at, at + 1, char) for at, char in enumerate(text)]
     return text_of(substituted(pieces, specifiers))
 

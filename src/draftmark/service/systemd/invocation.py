@@ -1,11 +1,9 @@
-"""One run of a unit: who it is, how it ended, what it wrote, what CPU it used."""
+"""One run of a unit: who it is, how it ended, what CPU it used."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 
-from draftmark.errors import StorageError
 from draftmark.model import Identity
 from draftmark.ports import CpuSample, Host
 from draftmark.service.systemd.manager import Manager, Properties
@@ -21,7 +19,6 @@ _STATE = (
     "Result",
 )
 _RUNNING = ("active", "activating", "reloading", "deactivating", "refreshing")
-_CURSOR = b"-- cursor: "
 _EXITED = 1
 _TICKS_PER_S = 100
 
@@ -73,53 +70,6 @@ class State:
         if not code or status is None:
             return None
         return status if code == _EXITED else -status
-
-
-@dataclass(slots=True)
-class JournalLog:
-    """Copies what one invocation writes into a file, as far as it is there whenever it is asked.
-
-    Attributes:
-        log: Appended to.
-    """
-
-    host: Host
-    invocation: str
-    log: Path
-    _cursor: str = field(default="", repr=False)
-
-    def gather(self) -> None:
-        """Append what is new.
-
-        Raises:
-            StorageError: The file cannot be written.
-        """
-        after = (f"--after-cursor={self._cursor}",) if self._cursor else ()
-        match = f"_SYSTEMD_INVOCATION_ID={self.invocation}"
-        argv = ("journalctl", "--no-pager", "--quiet", "--output=cat", "--show-cursor", *after, match)
-        stream = self.host.stream(argv)
-        tail = b""
-        try:
-            with self.log.open("ab") as file:
-                for chunk in stream:
-                    data = tail + chunk
-                    # The cursor comes last, on a line of its own: what may be its beginning is held back.
-                    at = data.rfind(b"\n", 0, len(data) - 1) + 1
-                    file.write(data[:at])
-                    tail = data[at:]
-                if not tail.startswith(_CURSOR):
-                    file.write(tail)
-                    tail = b""
-        except OSError as error:
-            raise StorageError(
-                f"the server's log cannot be written: {error.strerror}",
-                evidence=(str(self.log),),
-                next_step="make room, or name another place with --run",
-            ) from None
-        finally:
-            stream.close()
-        if tail:
-            self._cursor = tail.removeprefix(_CURSOR).strip().decode("ascii", "replace")
 
 
 def cpu(host: Host, manager: Manager, own_s: float) -> CpuSample | None:

@@ -16,10 +16,11 @@ from draftmark.service.gpu_memory import GpuMemory
 from draftmark.service.interlock import Interlock
 from draftmark.service.systemd.discover import FoundUnit
 from draftmark.service.systemd.dropin import render
-from draftmark.service.systemd.invocation import JournalLog, State, cpu
+from draftmark.service.systemd.invocation import State, cpu
 from draftmark.service.systemd.lease import LEASE_S, Lease, Stopped
 from draftmark.service.systemd.processes import command_lines
 from draftmark.service.systemd.restore import RestoreReport
+from draftmark.service.systemd.unit_log import FileLogs, JournalLog, UnitLog
 
 _APPEARS_S = 20.0
 _LOOK_S = 0.05
@@ -76,7 +77,7 @@ class SystemdSupervisor:
     on_wait: Callable[[str, float | None], None] = _silent
     restored: RestoreReport | None = None
     _lease: Lease | None = field(default=None, repr=False)
-    _journal: JournalLog | None = field(default=None, repr=False)
+    _logs: tuple[UnitLog, ...] = field(default=(), repr=False)
     _interlock: Interlock = field(default_factory=Interlock, repr=False)
     _gpu: GpuMemory = field(init=False, repr=False)
 
@@ -198,11 +199,14 @@ class SystemdSupervisor:
         self._interlock.check("a start")
         self._edit(command)
         before = State.of(self.unit.manager).properties.get("InvocationID", "")
-        self._journal = None
+        files = FileLogs(self.host, self.unit.output_files, log)
+        if files.files:
+            files.mark()
+        self._logs = ()
         self.lease.start()
         state = self._appearing(before)
-        invocation = state.properties.get("InvocationID", "")
-        self._journal = JournalLog(self.host, invocation, log)
+        journal = JournalLog(self.host, state.properties.get("InvocationID", ""), log)
+        self._logs = (journal, files) if files.files else (journal,)
         identity = state.identity
         if identity is None or (state.exit_code or 0) in _EXEC_FAILED:
             self.gather_log()
@@ -243,8 +247,8 @@ class SystemdSupervisor:
 
     def gather_log(self) -> None:
         """Copy what the present invocation has written since the last time."""
-        if self._journal is not None:
-            self._journal.gather()
+        for each in self._logs:
+            each.gather()
 
     def commands(self) -> list[tuple[str, ...]]:
         """Of every process in the unit's cgroup."""
