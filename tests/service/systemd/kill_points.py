@@ -8,6 +8,7 @@ a fresh process that knows nothing. Exit status 1 when one is not.
 from __future__ import annotations
 
 import argparse
+import difflib
 import json
 import random
 import sys
@@ -179,7 +180,10 @@ class Bench:
             after, point = replace(after, active=before.active), replace(point, up=True)
         for name in ("files", "command", "active"):
             if (was := getattr(before, name)) != (now := getattr(after, name)):
-                faults.append(f"{name}: {was}\nis now {now}")
+                differing = difflib.unified_diff(
+                    was.splitlines(), now.splitlines(), "before", "after", n=0, lineterm=""
+                )
+                faults.append("\n".join((name, *differing)))
         if "stop" not in steps and after.invocation != before.invocation:
             faults.append("it was restarted though nothing had stopped it")
         faults += self._left(point)

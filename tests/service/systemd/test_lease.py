@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -202,6 +203,33 @@ def test_the_keep_before_comes_back_and_what_was_edited_is_saved(unit: LiveUnit)
     restore(unit.host, unit.name)
     unit.await_depth(0)
     assert unit.machine.run(["test", "-e", "/var/lib/draftmark"]).status == 1
+
+
+def test_a_kept_drop_in_of_which_nothing_is_known_comes_back_and_leaves_nothing(unit: LiveUnit) -> None:
+    unit.machine.write(unit.kept, unit.trial(2))
+    unit.machine.check(["systemctl", "daemon-reload"])
+    before = unit.snapshot()
+    lease = held(unit)
+    switched(unit, lease)
+    lease.keep(unit.trial(3))
+    restore(unit.host, unit.name)
+    assert (unit.snapshot().files, unit.snapshot().command) == (before.files, before.command)
+    unit.await_depth(2)
+
+
+def test_a_restore_waits_for_a_hold_that_is_being_taken(unit: LiveUnit) -> None:
+    """Whoever asked for it may be dead; its command on the host goes on, and there is a hold soon."""
+    unit.machine.write("/tmp/slow/sha256sum", '#!/bin/sh\nsleep 0.5\nexec /usr/bin/sha256sum "$@"\n')
+    unit.machine.check(["chmod", "755", "/tmp/slow/sha256sum"])
+    slow = LabHost(unit.machine, environment=("PATH=/tmp/slow:/usr/bin:/bin",))
+    leases: list[Lease] = []
+    thread = threading.Thread(target=lambda: leases.append(Lease.open(slow, unit.name)))
+    thread.start()
+    unit.machine.until(f"test -e /run/draftmark/.new.*.{unit.name}/lock", seconds=20)
+    with pytest.raises(RefusedError, match="at work"):
+        restore(unit.host, unit.name)
+    thread.join()
+    leases[0].close()
 
 
 def test_what_was_kept_is_there_after_a_restore(unit: LiveUnit) -> None:

@@ -126,7 +126,7 @@ def test_a_unit_that_is_deleted_under_the_trial(unit: LiveUnit) -> None:
     running = unit.show("InvocationID")
     file = f"/etc/systemd/system/{unit.name}"
     shell(unit, f"mv {file} /tmp/deleted; systemctl daemon-reload")
-    with pytest.raises(UnrestoredError, match="not-found|cannot be started"):
+    with pytest.raises(UnrestoredError, match=r"not-found|cannot be started"):
         lease.restore()
     assert unit.depth() == 3
     assert unit.show("InvocationID") == running

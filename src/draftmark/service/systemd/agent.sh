@@ -199,7 +199,7 @@ begin_state() {
     remove_half_opened
     [ -d "$BASE" ] || mkdir -m 755 -p -- "$BASE" || return 1
     FRESH=$BASE/.new.$$.$UNIT
-    mkdir -m 700 -- "$FRESH" && true >"$FRESH/lock" && exec 9<"$FRESH/lock" && flock -n 9 &&
+    mkdir -m 700 -- "$FRESH" && true >"$FRESH/lock" && exec 9<"$FRESH/lock" && flock -w 5 9 &&
         say "$UNIT" >"$FRESH/unit" && say "$SCOPE" >"$FRESH/scope" && true >"$FRESH/made"
 }
 
@@ -208,9 +208,11 @@ undo_open() {
     if [ -n "${OPENED:-}" ]; then dismantle; else rmdir -- "$BASE" 2>/dev/null; fi
 }
 
-remove_half_opened() { # of an `open` that was killed: nobody holds its lock
+remove_half_opened() { # of an `open` that was killed: its process is gone, and nobody holds its lock
     for left in "$BASE"/.new.* "$BASE"/.gone.*; do
         [ -d "$left" ] || continue
+        pid=${left#"$BASE"/.*.}
+        [ ! -e "/proc/${pid%%.*}" ] || continue
         if [ ! -e "$left/lock" ] || flock -n "$left/lock" true; then rm -rf -- "$left"; fi
     done
 }
@@ -312,7 +314,10 @@ cmd_clear() {
 # --- keep: the choice becomes the one file that lasts ---------------------------------------------------------------
 
 # `before/` has what these files were, so that a keep which does not end well can be undone at any point.
-lasting_files() { printf '%s\n' "$KEEP" "$PAST/$UNIT.previous.conf" "$PAST/$UNIT.kept" "$PAST/$UNIT.made"; }
+lasting_files() {
+    say "$KEEP"
+    for kind in previous.conf previous.made kept made; do say "$PAST/$UNIT.$kind"; done
+}
 
 cmd_keep() { # < the drop-in
     cat >"$STATE/dropin.wanted" && rm -rf -- "$STATE/before" && mkdir -- "$STATE/before" || exit $FAILED
@@ -334,7 +339,11 @@ cmd_keep() { # < the drop-in
 
 write_keep() {
     make_folder "$PAST" "$STATE/made.lasting" && make_folder "${KEEP%/*}" "$STATE/made.lasting" || return 1
-    if [ -e "$KEEP" ]; then put "$PAST/$UNIT.previous.conf" <"$KEEP" || return 1; fi
+    rm -f -- "$PAST/$UNIT.previous.conf" "$PAST/$UNIT.previous.made"
+    if [ -e "$KEEP" ]; then
+        put "$PAST/$UNIT.previous.conf" <"$KEEP" || return 1
+        if [ -e "$PAST/$UNIT.made" ]; then put "$PAST/$UNIT.previous.made" <"$PAST/$UNIT.made" || return 1; fi
+    fi
     { [ ! -e "$PAST/$UNIT.made" ] || cat "$PAST/$UNIT.made"; cat "$STATE/made.lasting"; } >"$STATE/made.all" &&
         put "$PAST/$UNIT.made" <"$STATE/made.all" && sum "$STATE/dropin.wanted" &&
         say "sha256=$SUM" | put "$PAST/$UNIT.kept" && put "$KEEP" <"$STATE/dropin.wanted" || return 1

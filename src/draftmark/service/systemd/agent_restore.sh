@@ -4,6 +4,7 @@
 # is gone.
 
 cmd_restore() { # WAIT_S [force|HOLDER [leave]]: what a dead holder had kept is left, instead of undone
+    [ -e "$STATE" ] || await_half_opened
     if [ -e "$STATE" ]; then
         may_take "${2:-}"
         ALREADY_KEPT=
@@ -161,11 +162,6 @@ compare_files() {
 
 # What is left of Draftmark becomes a STATE whose restore has begun, so that this too can be gone on with.
 put_back_without_state() { # WAIT_S
-    if [ ! -e "$DROPIN" ] && half_opened; then
-        remove_half_opened
-        rmdir -- "$BASE" 2>/dev/null
-        say "removed=$BASE, of a run that had changed nothing yet" && tell_active && return
-    fi
     if [ ! -e "$DROPIN" ] && [ ! -e "$KEEP" ] && [ ! -e "$PAST/$UNIT.kept" ]; then
         say "nothing=1" && tell_active && return
     fi
@@ -183,6 +179,18 @@ put_back_without_state() { # WAIT_S
     put_back "$1"
 }
 
+# A controller can be gone, and the command by which it takes hold of the unit still run: there is a STATE soon.
+await_half_opened() {
+    tries=0
+    while half_opened; do
+        remove_half_opened
+        half_opened || rmdir -- "$BASE" 2>/dev/null
+        tries=$((tries + 1))
+        [ $tries -lt 50 ] || { say "pending=another command of Draftmark is taking hold of it" && exit $PENDING; }
+        sleep 0.1
+    done
+}
+
 half_opened() {
     for left in "$BASE"/.new.*."$UNIT"; do [ ! -d "$left" ] || return 0; done
     return 1
@@ -194,10 +202,14 @@ plan_undo_of_keep() {
     if [ -e "$past.previous.conf" ]; then
         say "put_back=$KEEP"
         cp -- "$past.previous.conf" "$FRESH/before/${KEEP##*/}" || return 1
-        [ ! -e "$past.made" ] || cp -- "$past.made" "$FRESH/before/${past##*/}.made" || return 1
     else
         say "removed=$KEEP"
-        [ ! -e "$past.made" ] || cp -- "$past.made" "$FRESH/made.lasting" || return 1
+    fi
+    # The folders that were made for it go with it, unless they were made for the one before.
+    if [ -e "$past.previous.made" ]; then
+        cp -- "$past.previous.made" "$FRESH/before/$UNIT.made" || return 1
+    elif [ -e "$past.made" ]; then
+        cp -- "$past.made" "$FRESH/made.lasting" || return 1
     fi
     # What somebody wrote into our file is not thrown away.
     if [ -e "$past.kept" ] && [ -e "$KEEP" ] && sum "$KEEP" && ! listed "sha256=$SUM" "$past.kept"; then
