@@ -207,7 +207,7 @@ def test_a_second_draftmark_is_refused(
     assert second.status == 30
     assert f"pid {first.pid}" in second.err
     assert first.returncode == 128 + signal.SIGTERM
-    assert "nothing is left running" in err
+    assert "everything is as it was" in err
     assert none_left(0)
 
 

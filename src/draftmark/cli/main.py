@@ -84,7 +84,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
         return status
     except Interrupted as stop:
-        _say(f"draftmark: stopped by {signal.Signals(stop.signum).name}; nothing is left running")
+        _say(f"draftmark: stopped by {signal.Signals(stop.signum).name}; everything is as it was")
         return stop.exit_status
     except DraftmarkError as error:
         _show(error)

@@ -64,7 +64,8 @@ def result_table(view: ResultView, width: int) -> list[Row]:
     axes = [axis for axis in view.shown_axes if any(figure_on(arm, axis) for arm in view.measured)]
     if not axes:
         return []
-    label_width = min(LABEL_LIMIT, max(cell_len(arm.label) for arm in view.measured) + 3)
+    heads = {at_once(axis.concurrency) for axis in axes}
+    label_width = min(LABEL_LIMIT, max(*(cell_len(arm.label) + 3 for arm in view.measured), *map(cell_len, heads)))
     columns = tuple(column for column in COLUMNS if not column.detail)
     per_block = max(sum(1 for _ in group) for _, group in groupby(axes, key=lambda axis: axis.concurrency))
     groups = {axis.name: _group(view, axis, columns) for axis in axes}
