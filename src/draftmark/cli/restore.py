@@ -7,11 +7,12 @@ import dataclasses
 
 from draftmark.cli import hosts
 from draftmark.cli.output import print_json, progress_console, result_console
-from draftmark.errors import UsageError
+from draftmark.errors import BadInputError, RefusedError, UsageError
 from draftmark.model import ServiceKind
+from draftmark.ports import Host
 from draftmark.service.elevation import check_elevation, elevated
 from draftmark.service.reference import parse_reference
-from draftmark.service.systemd.manager import find
+from draftmark.service.systemd.manager import Manager, find
 from draftmark.service.systemd.restore import RestoreReport, restore
 
 _ABOUT = """\
@@ -29,7 +30,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("service", metavar="unit:NAME", help="the unit")
     hosts.add_argument(parser)
     parser.add_argument(
-        "--force", action="store_true", help="also while another draftmark is at work on it, which is then shut out"
+        "--force",
+        action="store_true",
+        help="also while another draftmark is at work on it, which is then shut out; never while it measures",
     )
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
 
@@ -46,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     console = progress_console()
     with console.status(f"putting {reference} back …") as status:
         host = hosts.host_of(args)
-        manager, _ = find(host, reference.target)
+        manager = _manager(host, reference.target)
         if not manager.user:
             host = elevated(host)
             check_elevation(host)
@@ -63,6 +66,17 @@ def run(args: argparse.Namespace) -> int:
     else:
         result_console().print("\n".join(told(manager.unit, report)), markup=False, soft_wrap=True)
     return 0
+
+
+def _manager(host: Host, name: str) -> Manager:
+    """Of the unit; also of one that was deleted or masked under a trial, whose host still has what is ours."""
+    try:
+        return find(host, name)[0]
+    except (BadInputError, RefusedError):
+        full = name if name.endswith(".service") else f"{name}.service"
+        if "/" in full or not host.run(("test", "-d", f"/run/draftmark/{full}")).ok:
+            raise
+        return Manager(host, full)
 
 
 def told(unit: str, report: RestoreReport) -> list[str]:
