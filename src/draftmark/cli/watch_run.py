@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 _EACH_S = 1.5
 _ALL_S = 2.5
 _RUNS = 3
+_LOOK_S = 0.2
+_POSTING_S = 60.0
 _QUICK_LINES = 15_000
 """A journal of more lines is not read whole at the first look: some 50,000 lines take a second."""
 
@@ -75,21 +77,36 @@ class Watcher:
         self._folder = Path(settings.reports)
         self._spool = Path(places.spool(settings.unit))
         self._seen = Seen(Path(places.folder(settings.unit)))
+        self._pace = keep.Pace(Path(places.pace(settings.unit)))
+        self._courier = notify.Courier()
         self._failures: list[DraftmarkError] = []
 
     def work(self) -> None:
         """Report every death that was not reported yet."""
-        unit = self._settings.unit
         deaths = self._first()
+        give_up_s = time.monotonic()
+        while True:
+            if deaths:
+                self._deal_with(deaths)
+                give_up_s = time.monotonic() + _POSTING_S
+            elif self._courier.wait(_LOOK_S) or time.monotonic() > give_up_s:
+                break
+            deaths = self._spooled()
+        self._failures += self._courier.failures
+
+    def _deal_with(self, deaths: list[Death]) -> None:
+        unit = self._settings.unit
         while deaths:
             if os.path.lexists(self._places.tuning(unit)):
                 self._seen.add([*deaths, *self._lately()])
                 _tell(f"{unit} is being tuned by Draftmark, which keeps post-mortems of its own: nothing to do")
                 return
-            if (wait := self._pause()) > 0:
+            if (wait := self._pace.wait(time.time())) > 0:
                 _tell(f"{unit} fails over and over: its next post-mortem is written in {wait:.0f} s")
                 time.sleep(wait)
                 deaths += self._spooled()
+                self._settings = read_settings(self._host, self._places, unit) or self._settings
+                self._folder = Path(self._settings.reports)
             self._report(deaths)
             self._seen.add(deaths)
             deaths = self._spooled() or self._unseen_lately()
@@ -126,14 +143,12 @@ class Watcher:
         death = journalled(self._host, self._places, self._settings.unit, self._settings.since_s)
         return [death] if death else []
 
-    def _pause(self) -> float:
-        return keep.pause([keep.time_of(name) for name in keep.reports(self._folder)], time.time())
-
     def _report(self, deaths: list[Death]) -> None:
         """One report for all of them: a verdict is on the last, and follows a loop back to its beginning."""
         unit, last = self._settings.unit, deaths[-1]
         settle(self._host, self._places, unit, last, monotonic=time.monotonic, sleep=time.sleep)
         when_s = time.time()
+        self._pace.note(when_s)
         since = _newest_lines(self._host, self._places, unit)
         hurried = Hurried(self._host, each_s=_EACH_S, all_s=_ALL_S)
         verdict = _examined(hurried, unit, since)
@@ -143,10 +158,7 @@ class Watcher:
             document = self._kept(fuller, deaths, when_s, document)
         _tell(f"{unit}: {document['cause']} ({document['confidence']}): {document['report']}")
         if self._settings.webhook:
-            try:
-                notify.send(self._settings.webhook, self._settings.form, document)
-            except DraftmarkError as error:
-                self._failures.append(error)
+            self._courier.post(self._settings.webhook, self._settings.form, document)
 
     def _kept(
         self, verdict: Verdict, deaths: list[Death], when_s: float, former: Mapping[str, Any] | None

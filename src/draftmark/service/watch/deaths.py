@@ -86,28 +86,32 @@ def journalled(host: Host, places: Places, unit: str, since_s: float) -> Death |
 
 
 class Seen:
-    """Which deaths have been dealt with: the last of them, in a file."""
+    """Which deaths have been dealt with: the last of them, in a file.
+
+    On a full disk the file stays as it was; this object remembers all the same.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / SEEN
+        self._own: list[str] = []
 
     def __contains__(self, death: Death) -> bool:
         return death.invocation in self._all()
 
     def add(self, deaths: list[Death]) -> None:
-        """Remember them. On a full disk they are forgotten: one report too many is better than none."""
-        new = [death.invocation for death in deaths if death.invocation]
-        kept = list(dict.fromkeys([*self._all(), *new]))[-_REMEMBERED:]
+        """Remember them."""
+        self._own += [death.invocation for death in deaths if death.invocation]
+        kept = self._own = list(dict.fromkeys(self._all()))[-_REMEMBERED:]
         part = self._path.with_name(f".{SEEN}.part")
         with suppress(OSError):
             part.write_text("".join(f"{each}\n" for each in kept), "ascii")
             part.replace(self._path)
 
     def _all(self) -> list[str]:
-        try:
-            return self._path.read_text("ascii", "replace").split()
-        except OSError:
-            return []
+        kept: list[str] = []
+        with suppress(OSError):
+            kept = self._path.read_text("ascii", "replace").split()
+        return kept + self._own
 
 
 def settle(

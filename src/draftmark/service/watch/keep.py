@@ -104,3 +104,30 @@ def pause(written: list[float], now_s: float) -> float:
         if len(recent) >= most:
             waits.append(recent[-most] + span_s - now_s)
     return max(waits)
+
+
+class Pace:
+    """When reports were made lately, whether they are still there or not.
+
+    Args:
+        path: Where that is kept from one run of the watcher to the next.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._times: list[float] = []
+        with suppress(OSError, ValueError):
+            self._times = sorted(map(float, path.read_text("ascii", "replace").split()))
+
+    def wait(self, now_s: float) -> float:
+        """Seconds until the next report may be made."""
+        return pause(self._times, now_s)
+
+    def note(self, when_s: float) -> None:
+        """A report is made. Where that cannot be written down, this object knows it all the same."""
+        self._times = sorted([*self._times, when_s])[-max(most for most, _ in PACE) :]
+        part = self._path.with_name(f"{self._path.name}.part")
+        with suppress(OSError):
+            self._path.parent.mkdir(mode=0o700, exist_ok=True)
+            part.write_text("".join(f"{each:.3f}\n" for each in self._times), "ascii")
+            part.replace(self._path)

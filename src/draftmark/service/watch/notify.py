@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import base64
 import json
+import threading
 import time
 import urllib.error
 import urllib.request
+from collections import deque
 from collections.abc import Callable, Mapping
 from http.client import HTTPException
 from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from draftmark.errors import FailedError, UsageError
+from draftmark.errors import DraftmarkError, FailedError, UsageError
 
 FORMATS = ("json", "slack", "alertmanager")
 _TIMEOUT_S = 5.0
@@ -95,6 +97,46 @@ def send(
         evidence=(f"{because} ({attempt} of {_TRIES} tries)",),
         next_step="the report is kept; `draftmark watch install` again changes the webhook",
     )
+
+
+class Courier:
+    """Posts one document after the other while the next report is written: a webhook that is slow delays none."""
+
+    def __init__(self) -> None:
+        self.failures: list[DraftmarkError] = []
+        self._waiting: deque[tuple[str, str, Mapping[str, Any]]] = deque()
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+
+    def post(self, url: str, form: str, document: Mapping[str, Any]) -> None:
+        """Take it; as `send`, but for what goes wrong, which is found in `failures`."""
+        with self._changed:
+            self._waiting.append((url, form, document))
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, daemon=True)
+                self._thread.start()
+
+    def wait(self, seconds: float) -> bool:
+        """Whether all is posted, after that time at the latest."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._waiting, seconds)
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                if not self._waiting:
+                    self._thread = None
+                    return
+                url, form, document = self._waiting[0]
+            try:
+                send(url, form, document)
+            except DraftmarkError as error:
+                self.failures.append(error)
+            except Exception as error:  # a fault of ours must not keep the others from being told
+                self.failures.append(FailedError(f"the webhook was not told: {type(error).__name__}"))
+            with self._changed:
+                self._waiting.popleft()
+                self._changed.notify_all()
 
 
 def _request(url: str, form: str, data: bytes) -> urllib.request.Request:

@@ -15,7 +15,7 @@ KEEP = 20
 SETTINGS = "settings.json"
 SEEN = "seen"
 _SERVICE = ".service"
-_PROPERTIES = "Id,LoadState,LoadError,UnitFileState,Restart,OnFailure,ExecStopPost,DropInPaths"
+_PROPERTIES = "Id,LoadState,LoadError,ActiveState,SubState,InvocationID,OnFailure,ExecStopPost"
 _HOMES = 'printf "%s\\n" "${XDG_CONFIG_HOME:-$HOME/.config}" "${XDG_STATE_HOME:-$HOME/.local/state}"'
 _RUNTIME = 'printf "%s\\n" "${XDG_RUNTIME_DIR:-/run/user/$(id -u)}"'
 
@@ -60,6 +60,10 @@ class Places:
     def spool(self, unit: str) -> str:
         """Deaths that wait for their report."""
         return f"{self.runtime}/{SPOOL}/{unit}"
+
+    def pace(self, unit: str) -> str:
+        """When the last reports were written: beside the spool, for a full disk must not make it forget."""
+        return f"{self.spool(unit)}.pace"
 
     def tuning(self, unit: str) -> str:
         """What is there while Draftmark tunes the unit."""
