@@ -7,12 +7,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from draftmark.cli import hosts
 from draftmark.cli.output import print_json
 from draftmark.errors import UsageError
 from draftmark.model import ServiceKind
 from draftmark.service.reference import parse_reference
 from draftmark.service.watch import notify
-from draftmark.service.watch.install import Status, Wanted, install, remove, report_names, status
+from draftmark.service.watch.install import Status, Wanted, install, remove, status
 from draftmark.service.watch.places import KEEP
 
 if TYPE_CHECKING:
@@ -28,10 +29,12 @@ Writes a post-mortem (Markdown, JSON, HTML) whenever a systemd unit fails, and t
   draftmark watch install unit:llm --keep 50 --webhook https://hooks.slack.com/services/… --webhook-format slack
   draftmark watch status  unit:llm
   draftmark watch remove  unit:llm
+  draftmark watch install unit:llm --host root@gpu1
 
 `install` adds one drop-in to the unit, zz-draftmark-watch.conf, and two unit files that all watched units share,
 draftmark-watch@.service and draftmark-watch-started@.service. No file of yours is changed, and the unit is not
-restarted. `remove` leaves nothing. Secrets are hidden in reports.
+restarted. `remove` leaves nothing. Secrets are hidden in reports. A unit that fails over and over has 3 reports a
+minute and 10 an hour at most. The post-mortem is written on the unit's own host: Draftmark must be installed there.
 """
 
 
@@ -54,7 +57,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     adding.add_argument(
         "--keep", type=_keep, default=KEEP, metavar="N", help=f"newest reports kept (default {KEEP})"
     )
-    adding.add_argument("--python", metavar="PATH", help="interpreter that writes the reports (default: this one)")
+    adding.add_argument(
+        "--python",
+        metavar="PATH",
+        help="interpreter that writes the reports, on the unit's host (default: this one; over SSH, one that has "
+        "Draftmark)",
+    )
     removing = actions.add_parser("remove", help="take everything away that install brought, reports included")
     _service(removing)
     removing.add_argument("--keep-reports", action="store_true", help="leave the reports where they are")
@@ -66,6 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _service(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("service", metavar="unit:NAME", help="a systemd service, of the system or your own")
+    hosts.add_argument(parser)
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
 
 
@@ -76,18 +85,12 @@ def run(args: argparse.Namespace) -> int:
 
         return watch(args.unit, user=args.user)
     name = _unit(args.service)
-    document = {"install": _install, "remove": _remove, "status": _status}[args.action](_host(), name, args)
+    document = {"install": _install, "remove": _remove, "status": _status}[args.action](name, args)
     if args.json:
         print_json(document)
     else:
-        _say(document)
+        _say(document, f" --host {args.host}" if hosts.is_remote(args) else "")
     return 0
-
-
-def _host() -> Host:
-    from draftmark.service.local import LocalHost
-
-    return LocalHost()
 
 
 def _unit(reference: str) -> str:
@@ -101,30 +104,40 @@ def _unit(reference: str) -> str:
     return found.target
 
 
-def _install(host: Host, name: str, args: argparse.Namespace) -> dict[str, Any]:
+def _install(name: str, args: argparse.Namespace) -> dict[str, Any]:
     webhook = sys.stdin.readline().strip() if args.webhook == "-" and sys.stdin is not None else args.webhook
+    remote = hosts.is_remote(args)
     wanted = Wanted(
-        reports=str(Path(args.dir).absolute()) if args.dir else None,
+        reports=_folder(args.dir, remote) if args.dir else None,
         keep=args.keep,
         webhook=notify.check_url(webhook) if webhook is not None else None,
         form=args.webhook_format,
     )
-    return _document(host, "install", install(host, name, wanted, python=args.python or sys.executable))
+    host = hosts.host_of(args)
+    python = args.python or (None if remote else sys.executable)
+    return _document(host, "install", install(host, name, wanted, python=python))
 
 
-def _remove(host: Host, name: str, args: argparse.Namespace) -> dict[str, Any]:
+def _folder(path: str, remote: bool) -> str:
+    if remote and not path.startswith("/"):
+        raise UsageError(f"--dir {path} is on the unit's host, where there is no current folder: begin it with /")
+    return str(Path(path).absolute())
+
+
+def _remove(name: str, args: argparse.Namespace) -> dict[str, Any]:
+    host = hosts.host_of(args)
     before = remove(host, name, keep_reports=args.keep_reports)
     removed = before is not None
     return {**_document(host, "remove", status(host, name) if before is None else before), "removed": removed}
 
 
-def _status(host: Host, name: str, _args: argparse.Namespace) -> dict[str, Any]:
+def _status(name: str, args: argparse.Namespace) -> dict[str, Any]:
+    host = hosts.host_of(args)
     return _document(host, "status", status(host, name))
 
 
 def _document(host: Host, action: str, found: Status) -> dict[str, Any]:
     settings, places, unit = found.settings, found.watched.places, found.watched.unit
-    names = report_names(host, settings.reports) if settings else []
     return {
         "schema": "draftmark.watch/1",
         "action": action,
@@ -140,38 +153,39 @@ def _document(host: Host, action: str, found: Status) -> dict[str, Any]:
         "keep": settings.keep if settings else None,
         "webhook": notify.shown(settings.webhook) if settings and settings.webhook else None,
         "webhook_format": settings.form if settings and settings.webhook else None,
-        "last": names[::-1],
+        "last": list(found.reports[::-1]),
     }
 
 
-def _say(document: dict[str, Any]) -> None:
+def _say(document: dict[str, Any], over: str) -> None:
     from draftmark.cli.output import result_console
 
     console = result_console()
-    for line in _lines(document):
+    for line in _lines(document, over):
         console.print(line, markup=False, soft_wrap=True)
 
 
-def _lines(document: dict[str, Any]) -> list[str]:
+def _lines(document: dict[str, Any], over: str) -> list[str]:
     unit = document["unit"]
+    asked = f"unit:{unit}{over}"
     if document["action"] == "remove":
         if not document["removed"]:
             return [f"{unit} is not watched: there was nothing to remove"]
         return [f"{unit} is no longer watched; nothing of it is left"]
     if not document["installed"] and not document["missing"]:
-        return [f"{unit} is not watched", f"  next: draftmark watch install unit:{unit}"]
+        return [f"{unit} is not watched", f"  next: draftmark watch install {asked}"]
     whole = document["effective"] and not document["missing"]
     lines = [f"{unit} is watched" if whole else f"{unit} is watched in part only"]
     lines += [f"  missing  {each}" for each in document["missing"]]
     if not document["effective"]:
-        lines.append(f"  systemd does not call: draftmark watch install unit:{unit} puts it right")
+        lines.append(f"  systemd does not call: draftmark watch install {asked} puts it right")
     kept = f"{document['reports']}, the newest {document['keep']}" if document["reports"] else "root knows where"
     lines += [f"  drop-in  {document['drop_in']}", f"  reports  {kept}"]
     if document["webhook"]:
         lines.append(f"  webhook  {document['webhook']} ({document['webhook_format']})")
     lines += [f"           {name}" for name in document["last"][:_SHOWN]]
     if document["action"] == "install":
-        lines.append(f"  to undo  draftmark watch remove unit:{unit}")
+        lines.append(f"  to undo  draftmark watch remove {asked}")
     return lines
 
 

@@ -8,8 +8,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from draftmark.errors import BadInputError, DraftmarkError, FailedError, RefusedError, StorageError
+from draftmark.errors import BadInputError, DraftmarkError, FailedError, HostError, RefusedError, StorageError
 from draftmark.ports import Host
+from draftmark.service.elevation import check_elevation, elevated
+from draftmark.service.systemd.remote_files import write_file
 from draftmark.service.watch.keep import FORMS, REPORT
 from draftmark.service.watch.places import (
     KEEP,
@@ -24,20 +26,17 @@ from draftmark.service.watch.places import (
     reason,
     show,
 )
+from draftmark.service.watch.program import candidate_pythons, systemctl_path, usable_python
 from draftmark.service.watch.units import DROP_IN, Programs, drop_in, instance, is_ours, started, template
 
-_PUT = (
-    'umask 077; t="$1.$$.part"; cat >"$t" && chmod "$2" "$t" && mv -f "$t" "$1" && exit; '
-    's=$?; rm -f "$t"; exit "$s"'
-)
 # Tells each folder that was not there, the outermost first.
 _FOLDERS = (
     'm=$1; d=$2; l=""; while [ ! -d "$d" ]; do l="$d\n$l"; d=$(dirname "$d"); done; '
     'umask 022; mkdir -p "$2" && { [ -z "$l" ] || { chmod "$m" "$2"; printf "%s" "$l"; }; }'
 )
 _OTHERS = f'for f in "$1"/*.d/{DROP_IN}; do [ -e "$f" ] && echo "$f"; done; :'
-_UNIT_MODE = "0644"
-_SECRET_MODE = "0600"  # noqa: S105 - a file mode
+_UNIT_MODE = 0o644
+_SECRET_MODE = 0o600
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,25 +62,31 @@ class Status:
 
     Attributes:
         watched: The unit.
-        settings: None when nothing is installed.
+        installed: The unit has the drop-in.
+        settings: None when nothing is installed, or when only root may read them.
         effective: systemd has it, so that the next failure is seen.
-        missing: What of it is not there.
+        missing: Files of it that are not there.
+        reports: Names of its reports, oldest first, without their form.
     """
 
     watched: Watched
+    installed: bool
     settings: Settings | None
     effective: bool
     missing: tuple[str, ...] = ()
+    reports: tuple[str, ...] = ()
 
 
-def install(host: Host, name: str, wanted: Wanted, *, python: str, now: Callable[[], float] = time.time) -> Status:
+def install(
+    host: Host, name: str, wanted: Wanted, *, python: str | None, now: Callable[[], float] = time.time
+) -> Status:
     """Watch a unit, or change how it is watched. When it fails, nothing of it is left.
 
     Args:
-        host: The unit's.
+        host: The unit's, as the user reaches it: root's rights are got where they are needed.
         name: The unit.
         wanted: How.
-        python: Absolute path, on that host, of an interpreter that has Draftmark.
+        python: Absolute path, on that host, of an interpreter that has Draftmark; None to look for one.
         now: The wall clock, seconds since the epoch.
 
     Raises:
@@ -91,9 +96,11 @@ def install(host: Host, name: str, wanted: Wanted, *, python: str, now: Callable
     """
     watched = find(host, name)
     places, unit = watched.places, watched.unit
-    _check(host, watched)
-    programs = Programs(python=python, systemctl=_systemctl(host))
-    _check_python(host, python)
+    _check_unit(host, watched)
+    candidates = candidate_pythons(host) if python is None else [python]
+    host = _as_manager(host, places)
+    _check_files(host, watched)
+    programs = Programs(python=usable_python(host, candidates), systemctl=systemctl_path(host))
     before = read_settings(host, places, unit)
     reports = f"{wanted.reports.rstrip('/')}/{unit}" if wanted.reports else places.folder(unit)
     settings = Settings(
@@ -102,13 +109,13 @@ def install(host: Host, name: str, wanted: Wanted, *, python: str, now: Callable
         keep=wanted.keep,
         form=wanted.form,
         webhook=wanted.webhook,
-        python=python,
+        python=programs.python,
         since_s=before.since_s if before else now(),
         made=list(before.made) if before else [],
     )
     try:
-        status = _written(host, watched, settings, programs)
-    except DraftmarkError:
+        status = _written(host, watched, settings, programs, new=before is None)
+    except BaseException:  # Ctrl-C, too
         if before is None:
             with suppress(DraftmarkError):
                 _undo(host, places, settings, reports=True)
@@ -127,10 +134,10 @@ def remove(host: Host, name: str, *, keep_reports: bool = False) -> Status | Non
         FailedError: Something could not be removed.
     """
     watched = find(host, name)
-    there = _state(host, watched)
-    if there.settings is None and not _exists(host, watched.places.drop_in(watched.unit)):
+    there = _state(_as_manager(host, watched.places, must=False), watched)
+    if there.settings is None and not there.installed:
         return None
-    _check_rights(host, watched.places)
+    host = _as_manager(host, watched.places)
     settings = there.settings or Settings(watched.unit, watched.places.folder(watched.unit))
     _undo(host, watched.places, settings, reports=not keep_reports)
     return there
@@ -143,8 +150,8 @@ def status(host: Host, name: str) -> Status:
         BadInputError: There is no such unit, or no systemd.
     """
     watched = find(host, name)
-    there = _state(host, watched)
-    if not watched.loaded and there.settings is None:
+    there = _state(_as_manager(host, watched.places, must=False), watched)
+    if not watched.loaded and there.settings is None and not there.installed:
         raise _no_unit(host, watched.unit)
     return there
 
@@ -152,9 +159,13 @@ def status(host: Host, name: str) -> Status:
 def _state(host: Host, watched: Watched) -> Status:
     places, unit = watched.places, watched.unit
     settings = read_settings(host, places, unit)
-    wanted = (places.drop_in(unit), *places.templates, places.settings(unit))
-    missing = tuple(path for path in wanted if not _exists(host, path))
-    return Status(watched, settings, _effective(watched), missing)
+    installed = _exists(host, places.drop_in(unit))
+    wanted = [places.drop_in(unit), *places.templates]
+    if settings is None and (host.is_root or places.user):  # others cannot tell whether they are there
+        wanted.append(places.settings(unit))
+    missing = tuple(path for path in wanted if not _exists(host, path)) if installed or settings else ()
+    names = _report_names(host, settings.reports) if settings else ()
+    return Status(watched, installed, settings, _effective(watched), missing, names)
 
 
 def _effective(watched: Watched) -> bool:
@@ -169,8 +180,21 @@ def _plain(words: str) -> str:
     return words.replace('"', " ").replace("\\\\", "\\")
 
 
-def _check(host: Host, watched: Watched) -> None:
-    """Whether a drop-in can be added, and would do anything."""
+def _as_manager(host: Host, places: Places, *, must: bool = True) -> Host:
+    """The host with the rights that its manager's files need; as it is where they cannot be had and need not."""
+    if places.user or host.is_root:
+        return host
+    try:
+        check_elevation(host)
+    except RefusedError:
+        if must:
+            raise
+        return host
+    return elevated(host)
+
+
+def _check_unit(host: Host, watched: Watched) -> None:
+    """Whether a drop-in would do anything."""
     if not watched.loaded:
         raise _no_unit(host, watched.unit)
     if watched.properties.get("LoadState") == "masked":
@@ -180,22 +204,15 @@ def _check(host: Host, watched: Watched) -> None:
             next_step=f"systemctl unmask {watched.unit}",
         )
     canonical(watched.unit)  # the name that was given may have been another's alias
-    _check_rights(host, watched.places)
+
+
+def _check_files(host: Host, watched: Watched) -> None:
     for each in (watched.places.drop_in(watched.unit), *watched.places.templates):
         with suppress(FileNotFoundError, NotADirectoryError):
             if not is_ours(host.read(each).decode("utf-8", "replace")):
                 raise RefusedError(
                     f"{each} is there and is not Draftmark's", next_step="look at it, and move it out of the way"
                 )
-
-
-def _check_rights(host: Host, places: Places) -> None:
-    if not places.user and not host.is_root:
-        raise RefusedError(
-            "a unit of the system can be watched by root only",
-            evidence=(f"commands on {host.name} do not run as root",),
-            next_step="sudo draftmark watch …",
-        )
 
 
 def _no_unit(host: Host, unit: str) -> BadInputError:
@@ -206,25 +223,7 @@ def _no_unit(host: Host, unit: str) -> BadInputError:
     )
 
 
-def _systemctl(host: Host) -> str:
-    found = host.run(("sh", "-c", "command -v systemctl"))
-    path = found.stdout.decode("utf-8", "replace").strip()
-    return path if found.ok and path.startswith("/") else "/usr/bin/systemctl"
-
-
-def _check_python(host: Host, python: str) -> None:
-    """As the watcher will run it: with next to no environment."""
-    argv = ("env", "-i", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", python)
-    said = host.run((*argv, "-P", "-m", "draftmark", "--version"), timeout_s=60.0)
-    if not python.startswith("/") or not said.ok or not said.stdout.startswith(b"draftmark "):
-        raise RefusedError(
-            f"no Draftmark is installed for {python} on {host.name}: it has to write the post-mortem there",
-            evidence=(reason(said),),
-            next_step="install draftmark there for an interpreter that root may run, and name it: --python PATH",
-        )
-
-
-def _written(host: Host, watched: Watched, settings: Settings, programs: Programs) -> Status:
+def _written(host: Host, watched: Watched, settings: Settings, programs: Programs, *, new: bool) -> Status:
     """Settings first and the drop-in last: from then on the watcher may be called."""
     places, unit = watched.places, watched.unit
     for folder, mode in (
@@ -235,10 +234,12 @@ def _written(host: Host, watched: Watched, settings: Settings, programs: Program
     ):
         settings.made.extend(each for each in _folders(host, folder, mode) if each not in settings.made)
         # Kept at once: whatever happens next, `remove` has to know.
-        _put(host, places.settings(unit), settings.dump(), _SECRET_MODE)
+        _write(host, places.settings(unit), settings.dump(), _SECRET_MODE)
+    if new and (ended := _ended(watched)):  # systemd would hand it over, however long ago it was
+        _write(host, f"{places.folder(unit)}/{SEEN}", f"{ended}\n".encode(), _SECRET_MODE)
     for path, render in zip(places.templates, (template, started), strict=True):
-        _put(host, path, render(programs, user=places.user).encode(), _UNIT_MODE)
-    _put(host, places.drop_in(unit), drop_in(unit, programs, user=places.user).encode(), _UNIT_MODE)
+        _write(host, path, render(programs, user=places.user).encode(), _UNIT_MODE)
+    _write(host, places.drop_in(unit), drop_in(unit, programs, user=places.user).encode(), _UNIT_MODE)
     _reload(host, places)
     after = show(host, places, unit)
     if not _effective(after):
@@ -250,6 +251,13 @@ def _written(host: Host, watched: Watched, settings: Settings, programs: Program
     return _state(host, after)
 
 
+def _ended(watched: Watched) -> str:
+    """Id of the unit's last run where that has ended; `` while it runs, or when there was none."""
+    found = watched.properties
+    over = found.get("ActiveState") in ("inactive", "failed") or "auto-restart" in found.get("SubState", "")
+    return found.get("InvocationID", "") if over else ""
+
+
 def _undo(host: Host, places: Places, settings: Settings, *, reports: bool) -> None:
     unit = settings.unit
     _sh(host, 'rm -f -- "$1"', places.drop_in(unit))
@@ -259,7 +267,7 @@ def _undo(host: Host, places: Places, settings: Settings, *, reports: bool) -> N
     # Only now: a death until here would have called it again.
     host.run(places.systemctl("stop", "--", instance(unit)), timeout_s=60.0)
     host.run(places.systemctl("reset-failed", "--", instance(unit)))
-    _sh(host, 'rm -rf -- "$1"; rmdir -- "${1%/*}" 2>/dev/null; :', places.spool(unit))
+    _sh(host, 'rm -rf -- "$@"; rmdir -- "${1%/*}" 2>/dev/null; :', places.spool(unit), places.pace(unit))
     if reports:
         _remove_reports(host, settings.reports)
     for name in (SEEN, SETTINGS):
@@ -269,9 +277,19 @@ def _undo(host: Host, places: Places, settings: Settings, *, reports: bool) -> N
         _sh(host, 'rmdir -- "$1" 2>/dev/null; :', folder)
 
 
+def _listed(host: Host, folder: str) -> list[str]:
+    return host.run(("ls", "-A", "--", folder)).stdout.decode("utf-8", "replace").splitlines()
+
+
+def _report_names(host: Host, folder: str) -> tuple[str, ...]:
+    found = [match for name in _listed(host, folder) if (match := REPORT.fullmatch(name))]
+    return tuple(sorted(match[1] for match in found if match[2] == FORMS[0]))
+
+
 def _remove_reports(host: Host, folder: str) -> None:
-    listed = host.run(("ls", "-A", "--", folder)).stdout.decode("utf-8", "replace").splitlines()
-    names = [name for name in listed if REPORT.fullmatch(name) or re.fullmatch(r"\..*Z-.*\.part", name)]
+    names = [
+        name for name in _listed(host, folder) if REPORT.fullmatch(name) or re.fullmatch(r"\..*Z-.*\.part", name)
+    ]
     for start in range(0, len(names), 100):
         _sh(host, 'cd -- "$1" && shift && rm -f -- "$@"', folder, *names[start : start + 100])
 
@@ -301,11 +319,13 @@ def _folders(host: Host, path: str, mode: str) -> list[str]:
     return ended.stdout.decode("utf-8", "surrogateescape").splitlines()
 
 
-def _put(host: Host, path: str, data: bytes, mode: str) -> None:
-    """Write a file whole, or not at all."""
-    ended = host.run(("sh", "-c", _PUT, "sh", path, mode), input=data)
-    if not ended.ok:
-        raise _unwritten(host, path, reason(ended))
+def _write(host: Host, path: str, data: bytes, mode: int) -> None:
+    try:
+        write_file(host, path, data, mode)
+    except HostError:
+        raise
+    except FailedError as error:
+        raise _unwritten(host, path, error.evidence[0] if error.evidence else error.what) from error
 
 
 def _unwritten(host: Host, path: str, because: str) -> StorageError:
@@ -328,9 +348,3 @@ def _sh(host: Host, script: str, *words: str) -> None:
 
 def _exists(host: Host, path: str) -> bool:
     return host.run(("test", "-e", path)).ok
-
-
-def report_names(host: Host, folder: str) -> list[str]:
-    """Names of the reports, oldest first, without their form."""
-    listed = host.run(("ls", "-A", "--", folder)).stdout.decode("utf-8", "replace").splitlines()
-    return sorted({match[1] for name in listed if (match := REPORT.fullmatch(name)) and match[2] == FORMS[0]})
