@@ -133,8 +133,9 @@ def test_who_is_not_let(sudoers: Sudoers, name: str) -> None:
 
 def test_no_sudo_at_all() -> None:
     host = ScriptedHost({"^id -un": "ann\n"}, is_root=False)
-    with pytest.raises(RefusedError) as caught:
-        check_elevation(host)
+    for each in (host, elevated(host)):
+        with pytest.raises(RefusedError) as caught:
+            check_elevation(each)
     assert "there is no sudo" in caught.value.what
     assert "root@gpu1" in caught.value.next_step
 

@@ -430,3 +430,15 @@ def test_an_arm_that_hangs_is_given_up_by_the_baselines_measure(tmp_path: Path) 
     assert hung.status is TrialStatus.DID_NOT_START
     assert hung.because is not None
     assert hung.because.startswith("not ready after 6")
+
+
+def test_a_resume_that_has_only_to_keep_stops_what_serves_first(tmp_path: Path) -> None:
+    lab = Lab(tmp_path / "run", FakeWorld(truth_tok_s=speed))
+    lab.sweep().run()
+    actions = tmp_path / "run" / "actions.jsonl"
+    actions.write_text("".join(line for line in actions.read_text().splitlines(True) if '"finish"' not in line))
+    lab.world.running = OFF
+    lab.world.events.clear()
+    dataclasses.replace(lab.sweep(), directory=RunDirectory.open(tmp_path / "run"), to_keep=lambda: D4).run()
+    assert lab.world.events[:2] == ["stop", "start d4"]
+    assert lab.world.events[-1] == "keep"

@@ -26,13 +26,15 @@ def check_elevation(host: Host, commands: Sequence[str] = ()) -> None:
     """See that `elevated(host)` will work, before anything is changed.
 
     Args:
-        host: The host, as the user reaches it.
+        host: The host, as the user reaches it or elevated already.
         commands: Full paths of what will be run as root, for the advice; all where none is named.
 
     Raises:
         RefusedError: sudo is not there, or wants a password, or does not let this user.
         HostError: The host itself cannot be reached any more.
     """
+    if isinstance(host, SudoHost):
+        host = host.plain
     if host.is_root:
         return
     ended = host.run((*_SUDO, "true"))
@@ -75,6 +77,11 @@ class SudoHost:
         self._host = host
         self._lock = threading.Lock()
         self._anything: bool | None = None
+
+    @property
+    def plain(self) -> Host:
+        """The host as its user has it."""
+        return self._host
 
     @property
     def name(self) -> str:

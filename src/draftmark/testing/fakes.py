@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from draftmark.errors import DraftmarkError, HostError, StartError
+from draftmark.errors import DraftmarkError, HostError, RefusedError, StartError
 from draftmark.load.client import LoadRun
 from draftmark.model import (
     Activity,
@@ -238,6 +238,8 @@ class FakeSupervisor:
     def start(self, command: Sequence[str], log: Path) -> Identity:
         """Start, or write the reason into the log and end."""
         self._interlock.check("a start")
+        if self._world.running is not None:
+            raise RefusedError("an instance is running already")
         arm = Arm(self._engine.depth(command))
         self._world.happens(f"start {arm.name}")
         self._world.pid += 1

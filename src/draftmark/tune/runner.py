@@ -85,7 +85,7 @@ class Sweep:
             if left:
                 self._vacate()
                 self._trials(left, gone)
-            kept = self._keep()
+            kept = self._keep(vacant=bool(left))
             hurry = False
         except DraftmarkError:
             hurry = False
@@ -128,11 +128,13 @@ class Sweep:
                 )
                 break
 
-    def _keep(self) -> Arm | None:
+    def _keep(self, *, vacant: bool) -> Arm | None:
         """Start what is to be kept, and keep it; None where the original is to come back."""
         arm = self.to_keep()
         if arm is None or arm == self.directory.info.baseline:
             return None
+        if not vacant:
+            self._vacate()
         writer = self.directory.trial("kept")
         try:
             self.ends.keep(arm, writer.log)

@@ -143,13 +143,13 @@ class Lease:
         words = (str(lease_s), token, holder_line(what), *files)
         deadline = time.monotonic() + RESTORE_S
         while True:
-            answer = call_sent(host, "open", unit, user_scope=user_scope, words=words, timeout_s=COMMAND_S)
+            answer = cls._opened(host, unit, user_scope, words)
             if answer.code is not Code.PENDING or time.monotonic() > deadline:
                 break
             progress(f"what an earlier run left is put back: {answer.get('pending')}")
         if answer.code is Code.HELD and is_gone(answer.get("holder")):
             restore(host, unit, user_scope=user_scope, leave_kept=True, progress=progress)
-            answer = call_sent(host, "open", unit, user_scope=user_scope, words=words, timeout_s=COMMAND_S)
+            answer = cls._opened(host, unit, user_scope, words)
         if answer.code is Code.HELD:
             raise held_error(unit, answer)
         if answer.code is not Code.DONE:
@@ -159,6 +159,18 @@ class Lease:
                 next_step="see the reason above",
             )
         return cls(host, unit, user_scope=user_scope, token=token, lease_s=lease_s, opened=answer)
+
+    @staticmethod
+    def _opened(host: Host, unit: str, user_scope: bool, words: Sequence[str]) -> Answer:
+        try:
+            return call_sent(host, "open", unit, user_scope=user_scope, words=words, timeout_s=COMMAND_S)
+        except HostError as error:
+            raise HostError(
+                f"{host.name} could not be reached any more while {unit} was being held; nothing of it was changed",
+                evidence=(error.what,),
+                next_step="nothing is to be put back, and a hold that was taken ends by itself; to see to it: "
+                f"draftmark restore unit:{unit}, with the same --host",
+            ) from error
 
     @property
     def lost(self) -> str | None:
