@@ -540,6 +540,26 @@ def test_a_host_that_stays_away_is_an_error_in_time(lab: SshLab) -> None:
             connection.recv(1)
 
 
+def test_who_asks_again_for_a_host_that_stays_away_does_not_wait_as_long(
+    lab: SshLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[str] = []
+    options = {**QUICK, "reconnect_s": 1.0}
+    with SshHost.connect(lab.destination, on_wait=waits.append, **options) as host:  # type: ignore[arg-type]
+        monkeypatch.setattr("draftmark.service.ssh_link._STILL_AWAY_S", 0.1)
+        lab.server.cut()
+        with pytest.raises(HostError):
+            host.run(["true"])
+        assert waits
+        waits.clear()
+        with pytest.raises(HostError):
+            host.run(["true"])
+        assert waits == []
+        lab.server.start()
+        monkeypatch.undo()
+        assert host.run(["true"]).ok
+
+
 def test_a_host_key_that_changes_meanwhile_is_refused(lab: SshLab) -> None:
     with SshHost.connect(lab.destination, **QUICK) as host:  # type: ignore[arg-type]
         lab.server.cut()

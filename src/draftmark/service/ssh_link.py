@@ -22,6 +22,7 @@ from draftmark.service.ssh_trust import HostKeys, Witness
 _MOST_JUMPS = 8
 _BACKOFF_S = (0.2, 0.5, 1.0, 2.0, 4.0)
 _CLOSE_S = 2.0
+_STILL_AWAY_S = 5.0  # for a host that has stayed away for `reconnect_s` already: many callers in a row ask for it
 _SYSTEM_CONFIG = Path("/etc/ssh/ssh_config")
 _CONFIG_ERRORS = (asyncssh.ConfigParseError, asyncssh.IllegalUserName)
 
@@ -32,7 +33,7 @@ class LinkSettings:
 
     Attributes:
         connect_s: For one connection to be made, where the configuration has no ConnectTimeout.
-        reconnect_s: For how long a lost connection is tried again.
+        reconnect_s: For how long a lost connection is tried again, by whoever asks for it first.
         keepalive_s: Silence after which the server is asked whether it is there.
         keepalive_count: Questions without an answer after which the connection is lost.
         on_wait: Is told, in a sentence, what is waited for; from the thread of the connection.
@@ -67,6 +68,7 @@ class Link:
         self._proxies: list[Proxy] = []
         self._lock = asyncio.Lock()
         self._closed = False
+        self._given_up = False
 
     @property
     def alive(self) -> bool:
@@ -89,7 +91,8 @@ class Link:
 
         Raises:
             RefusedError: As for `connect`.
-            HostError: It cannot be made, or not within `reconnect_s`.
+            HostError: It cannot be made, or not within `reconnect_s`; once that has been so, it is tried for a
+                shorter time.
         """
         async with self._lock:
             if not self.alive:
@@ -98,21 +101,33 @@ class Link:
 
     async def _reconnect(self) -> None:
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + self.settings.reconnect_s
+        longest = self.settings.reconnect_s
+        deadline = loop.time() + (min(_STILL_AWAY_S, longest) if self._given_up else longest)
         pauses = itertools.chain(_BACKOFF_S, itertools.repeat(_BACKOFF_S[-1]))
         while not self.alive:
             if self._closed:
                 raise HostError(f"the connection to {self.destination} is closed")
             try:
-                await self._connect()
+                await self._connect_by(deadline)
             except HostError as error:
                 pause = next(pauses)
                 left = deadline - loop.time() - pause
                 if left <= 0 or isinstance(error.__cause__, (asyncssh.PermissionDenied, *_CONFIG_ERRORS)):
+                    self._given_up = True
                     raise
                 if self.settings.on_wait is not None:
                     self.settings.on_wait(f"{error.what}; trying again for {left:.0f} s")
                 await asyncio.sleep(pause)
+        self._given_up = False
+
+    async def _connect_by(self, deadline: float) -> None:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._connect()
+        except TimeoutError as error:
+            raise connect_error(self.destination, error, loop.time() - began) from error
 
     async def _connect(self) -> None:
         await self._drop()
