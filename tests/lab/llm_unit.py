@@ -10,8 +10,10 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -88,12 +90,19 @@ class State:
 
 
 class Controller:
-    """A `draftmark` at work on the unit."""
+    """A `draftmark` at work on the unit.
 
-    def __init__(self, process: subprocess.Popen[str], inside: bool, actions: Path) -> None:
+    Attributes:
+        process: It, or what runs it inside the lab.
+        run: Its run directory, as it is reached from outside.
+        began: When, by the monotonic clock.
+    """
+
+    def __init__(self, process: subprocess.Popen[str], inside: bool, run: Path) -> None:
         self.process = process
+        self.run = run
         self._inside = inside
-        self._actions = actions
+        self._actions = run / "actions.jsonl"
         self.began = time.monotonic()
 
     @property
@@ -139,11 +148,11 @@ class Controller:
             os.kill(self.pid, signum)
 
     def wait(self, seconds: float = 300.0) -> Ended:
-        """Its end; killed, and status 124, when the time is up."""
+        """Its end; killed, and status 124, when the time is up: then it says where it was."""
         try:
             out, err = self.process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
-            self.send(signal.SIGKILL)
+            self.send(signal.SIGABRT)
             out, err = self.process.communicate()
             return Ended(124, out, err)
         return Ended(self.process.returncode, out, err)
@@ -216,6 +225,18 @@ class LlmLab:
         """InvocationID of the unit."""
         return self.machine.check(["systemctl", "show", "--value", "-p", "InvocationID", UNIT]).strip()
 
+    def held(self) -> bool:
+        """Whether a run of Draftmark's holds the unit, as the host knows it."""
+        return self.root(f"/run/draftmark/{UNIT}").exists()
+
+    def agent_commands(self) -> list[str]:
+        """Commands of Draftmark's that run on the unit's host right now."""
+        running = self.machine.run(["pgrep", "-af", f"draftmark/.*agent|draftmark open|draftmark restore {UNIT}"])
+        found = [
+            re.search(rf"/agent (\S+)|draftmark (open|restore) {UNIT}", line) for line in running.out.splitlines()
+        ]
+        return sorted({match[1] or match[2] for match in found if match})
+
     def state(self) -> State:
         """All that must be the same afterwards."""
         shown = self.machine.show(UNIT)
@@ -258,6 +279,7 @@ class LlmLab:
         user: str = "root",
         prefix: Sequence[str] = (),
         sweep: Sequence[str] = SWEEP,
+        resume: Path | None = None,
     ) -> Controller:
         """Begin `draftmark tune`, inside the lab or, with a host, outside.
 
@@ -267,18 +289,26 @@ class LlmLab:
             user: Who runs it inside.
             prefix: A command that runs it outside, such as in a network namespace.
             sweep: What is measured.
+            resume: The run directory, as of `new_run`, of a run to go on with; a new run where there is none.
         """
+        run = resume or self.new_run(host)
+        directory = ("--resume", str(run)) if resume else (*sweep, "--run", str(run))
+        command = self.words("tune", *words, *directory, host=host)
+        if host is None:
+            return self._popen(self.machine.inside(command, user=user), self.root(str(run)), inside=True)
+        return self._popen((*prefix, *command), run, inside=False)
+
+    def new_run(self, host: str | None) -> Path:
+        """Where there is no run directory yet, as whoever runs it names it."""
         self._runs += 1
         name = f"run-{os.getpid()}-{self._runs}"
-        run = Path("/tmp", name) if host is None else self.folder / name
-        command = (*self.words("tune", *sweep, *words, host=host), "--run", str(run))
-        if host is None:
-            return self._popen(
-                self.machine.inside(command, user=user), self.root(f"{run}/actions.jsonl"), inside=True
-            )
-        return self._popen((*prefix, *command), run / "actions.jsonl", inside=False)
+        return Path("/tmp", name) if host is None else self.folder / name
 
-    def _popen(self, command: Sequence[str], actions: Path, *, inside: bool) -> Controller:
+    def seen(self, run: Path, host: str | None) -> Path:
+        """A run directory as it is reached from outside."""
+        return self.root(str(run)) if host is None else run
+
+    def _popen(self, command: Sequence[str], run: Path, *, inside: bool) -> Controller:
         process = subprocess.Popen(
             command,
             cwd=self.folder,
@@ -290,13 +320,13 @@ class LlmLab:
             errors="replace",
             start_new_session=True,
         )
-        return Controller(process, inside, actions)
+        return Controller(process, inside, run)
 
     @property
     def environment(self) -> dict[str, str]:
         """Of commands outside."""
         kept = {name: value for name, value in os.environ.items() if name != "SSH_AUTH_SOCK"}
-        return {**kept, "HOME": str(self.home), "PYTHONPATH": "", "COLUMNS": "200"}
+        return {**kept, "HOME": str(self.home), "PYTHONPATH": "", "PYTHONFAULTHANDLER": "1", "COLUMNS": "200"}
 
     def draftmark(self, verb: str, *words: str, host: str | None = None, user: str = "root") -> Ended:
         """Another verb, to its end, by a fresh process that knows nothing of a run."""
@@ -312,7 +342,6 @@ class LlmLab:
 
     def start_sshd(self, address: str = "127.0.0.1", name: str = "lab-sshd") -> str:
         """An sshd in the lab; the destination for root there, whom `home` may log in as."""
-        program, library_path = _sshd_program()
         folder = self.folder / name
         key = keygen(folder / "host_key")
         client = self.home / ".ssh/id_ed25519"
@@ -326,19 +355,25 @@ class LlmLab:
         self.machine.write(f"{inside}/authorized_keys", client.with_suffix(".pub").read_text())
         self.machine.write(f"{inside}/sshd_config", _sshd_config(inside, address, port))
         self.machine.check(["chmod", "600", f"{inside}/host_key"])
+        self.run_sshd(name, address)
+        with (self.home / ".ssh/known_hosts").open("a") as known:
+            known.write(f"[{address}]:{port} {key.with_suffix('.pub').read_text()}")
+        return f"root@{address}:{port}"
+
+    def run_sshd(self, name: str = "lab-sshd", address: str = "127.0.0.1") -> None:
+        """Let one that was there run again, after a reboot."""
+        program, library_path = _sshd_program()
         self.machine.check(
             [
                 "systemd-run",
                 f"--unit={name}",
                 f"--setenv=LD_LIBRARY_PATH={library_path}",
                 "--property=RuntimeDirectory=sshd",
-                *(str(program), "-D", "-e", "-f", f"{inside}/sshd_config"),
+                *(str(program), "-D", "-e", "-f", f"{_SSHD}/{name}/sshd_config"),
             ]
         )
-        with (self.home / ".ssh/known_hosts").open("a") as known:
-            known.write(f"[{address}]:{port} {key.with_suffix('.pub').read_text()}")
-        self.machine.until(f"grep -qi ':{port:04X} 00000000:0000 0A' /proc/net/tcp", seconds=30)
-        return f"root@{address}:{port}"
+        listening = f"{socket.inet_aton(address)[::-1].hex()}:{self.ssh_port:04X} 00000000:0000 0A"
+        self.machine.until(f"grep -qi '{listening}' /proc/net/tcp", seconds=30)
 
     def _accounts(self) -> None:
         """A locked account may not log in, and sshd needs one of its own."""

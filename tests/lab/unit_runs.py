@@ -1,0 +1,151 @@
+"""Runs of Draftmark that come to a point fast: a new one, one with its last trial left, one that will keep."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from .llm_unit import Controller, LlmLab
+
+_SHORT = (
+    *("--depth", "off,16", "--rounds", "1", "--workload", "copy", "--concurrency", "1"),
+    *("--requests", "1", "--max-tokens", "16", "--max-foreign-cpu", "1000"),
+)
+_QUICK = (
+    *("--depth", "off,4", "--rounds", "1", "--concurrency", "1"),
+    *("--requests", "1", "--max-tokens", "6", "--max-foreign-cpu", "1000"),
+)
+_FIRST_S = 2.0
+_TOKEN_S = {True: 1.0, False: 0.1}  # of the baseline, of what drafts: it wins by far, also on a busy machine
+_TRIES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """A stretch of a script, between two entries of its record of actions.
+
+    Attributes:
+        script: Of which.
+        action: The entry that it begins with; `prepare` for the time before the first.
+        nth: Which of the entries with that name.
+        lasts: Seconds, about.
+    """
+
+    script: str
+    action: str
+    nth: int
+    lasts: float
+
+    @property
+    def name(self) -> str:
+        """For a table."""
+        return f"{self.script}: {self.action}" + (f" #{self.nth}" if self.nth > 1 else "")
+
+
+PHASES = (
+    Phase("fresh", "prepare", 1, 4.0),
+    Phase("fresh", "begin", 1, 1.5),
+    Phase("fresh", "vacated", 1, 0.3),
+    Phase("fresh", "start", 1, 2.0),
+    Phase("fresh", "ready", 1, 1.5),
+    Phase("fresh", "measure", 1, 3.0),
+    Phase("fresh", "stop", 1, 0.6),
+    Phase("fresh", "start", 2, 2.0),
+    Phase("fresh", "measure", 2, 3.0),
+    Phase("fresh", "stop", 2, 0.6),
+    Phase("late", "stop", 1, 0.6),
+    Phase("late", "stopped", 1, 2.5),
+    Phase("late", "restored", 1, 0.3),
+    Phase("keep", "stopped", 1, 3.0),
+    Phase("keep", "stopped", 1, 6.0),
+    Phase("keep", "kept", 1, 0.3),
+)
+"""Of the first trial, which has the baseline, and of the second, whose drop-in has a command line of its own; of
+the end, where the service is put back; of the keeping, with the start before it."""
+
+
+class Scripts:
+    """Begins runs over one kind of host.
+
+    Args:
+        lab: Where the unit is.
+        host: SSH destination; None for a run on the unit's own host.
+        prefix: A command that runs those outside.
+        options: Of `draftmark tune`.
+    """
+
+    def __init__(
+        self, lab: LlmLab, host: str | None, prefix: Sequence[str] = (), options: Sequence[str] = ()
+    ) -> None:
+        self.lab = lab
+        self.host = host
+        self._prefix = prefix
+        self._options = options
+        self._model: Path | None = None
+
+    def begin(self, script: str, options: Sequence[str] = ()) -> Controller:
+        """Start one."""
+        words = (*self._options, *options)
+        if script == "fresh":
+            sweep = (*_QUICK, "--prompts", str(self._prompts()))
+            return self.lab.controller(*words, host=self.host, prefix=self._prefix, sweep=sweep)
+        keep = ("--keep",) if script == "keep" else ()
+        left = self._cut_short("02-" if script == "keep" else "03-")
+        return self.lab.controller(*words, *keep, host=self.host, prefix=self._prefix, resume=left)
+
+    def _prompts(self) -> Path:
+        path = Path("/etc/lab-prompts.jsonl") if self.host is None else self.lab.folder / "prompts.jsonl"
+        if not (seen := self.lab.seen(path, self.host)).exists():
+            seen.write_text('{"prompt": "One, two, three,"}\n')
+        return path
+
+    def _cut_short(self, trial: str) -> Path:
+        """A copy of the model run as if one of its trials were still to run."""
+        if self._model is None:
+            self._model = self._winner()
+        copy = self.lab.new_run(self.host)
+        seen = self.lab.seen(copy, self.host)
+        shutil.copytree(self.lab.seen(self._model, self.host), seen)
+        (seen / "actions.jsonl").write_text("")
+        shutil.rmtree(next(path for path in (seen / "trials").iterdir() if path.name.startswith(trial)))
+        return copy
+
+    def _winner(self) -> Path:
+        """A finished run that names one, however busy this machine was: its figures are made up."""
+        for _ in range(_TRIES):
+            run = self.lab.new_run(self.host)
+            ended = self.lab.draftmark("tune", *self._options, *_SHORT, "--run", str(run), host=self.host)
+            trials = sorted((self.lab.seen(run, self.host) / "trials").iterdir())
+            if ended.status in (0, 10, 40) and all(_whole(trial) for trial in trials):
+                for trial in trials:
+                    _make_up(trial)
+                return run
+        raise AssertionError(f"no whole run in {_TRIES}; the last: {ended.status} {ended.out}{ended.err}")
+
+
+def _whole(trial: Path) -> bool:
+    """Whether all of its requests were answered, be it in a time that makes it void."""
+    if not (trial / "trial.json").exists():
+        return False
+    records = [json.loads(line) for line in (trial / "requests.jsonl").read_text().splitlines()]
+    return len(records) > 1 and all(record["error"] is None for record in records)
+
+
+def _make_up(trial: Path) -> None:
+    """Every token of a trial took the same time, and drafting pays."""
+    token_s = _TOKEN_S[trial.name.endswith("-off")]
+    file, at, lines = trial / "requests.jsonl", 0.0, []
+    for record in map(json.loads, file.read_text().splitlines()):
+        record["chunks"] = [[_FIRST_S + token_s * tokens, tokens] for _, tokens in record["chunks"]]
+        first, last = record["chunks"][0][0], record["chunks"][-1][0]
+        record["sent_at_s"], record["end_at_s"] = at, at + last
+        record["first_byte_at_s"] = record["first_token_at_s"] = at + first
+        record["last_token_at_s"] = at + last
+        at += last + 0.1
+        lines.append(json.dumps(record))
+    file.write_text("\n".join(lines) + "\n")
+    told = json.loads((trial / "trial.json").read_text())
+    (trial / "trial.json").write_text(json.dumps({**told, "status": "measured", "because": None, "disturbed": {}}))
