@@ -4,12 +4,15 @@
 # is gone.
 
 cmd_restore() { # WAIT_S [force|HOLDER [leave]]: what a dead holder had kept is left, instead of undone
+    CLEANED=
     [ -e "$STATE" ] || await_half_opened
     if [ -e "$STATE" ]; then
         may_take "${2:-}"
         ALREADY_KEPT=
         put_back "$1" "${2:-}"
         [ -n "$ALREADY_KEPT" ] && [ "${3:-}" != leave ] || return 0
+    elif [ -n "$CLEANED" ] && [ ! -e "$DROPIN" ]; then # what was kept before that run stays
+        say "removed=$BASE, of a run that had changed nothing yet" && tell_active && return
     fi
     put_back_without_state "$1"
 }
@@ -184,7 +187,7 @@ await_half_opened() {
     tries=0
     while half_opened; do
         remove_half_opened
-        half_opened || rmdir -- "$BASE" 2>/dev/null
+        half_opened || { CLEANED=1; rmdir -- "$BASE" 2>/dev/null; }
         tries=$((tries + 1))
         [ $tries -lt 50 ] || { say "pending=another command of Draftmark is taking hold of it" && exit $PENDING; }
         sleep 0.1
