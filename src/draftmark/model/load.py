@@ -1,0 +1,114 @@
+"""What is asked of a server, and what became of each request."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One chat message."""
+
+    role: str
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """One thing to ask, with its sampling, so that the same text is asked the same way of every arm.
+
+    Attributes:
+        id: Unique within its workload.
+        messages: The conversation to send.
+        max_tokens: Most tokens the answer may have.
+        temperature: 0 is greedy.
+        seed: Sampling seed; None leaves it to the server.
+    """
+
+    id: str
+    messages: tuple[Message, ...]
+    max_tokens: int
+    temperature: float = 0.0
+    seed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A named set of prompts of one kind; kinds are reported apart, because speculation differs between them.
+
+    Attributes:
+        name: `copy`, `chat`, or the stem of the user's file.
+        prompts: In the order they are sent.
+        source: `built-in` or the file's name.
+        about: One line: what kind of text it is.
+    """
+
+    name: str
+    prompts: tuple[Prompt, ...]
+    source: str = "built-in"
+    about: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.prompts:
+            raise ValueError(f"workload {self.name} has no prompts")
+
+    @property
+    def sha256(self) -> str:
+        """Hash of everything that is sent; runs with different hashes are not compared."""
+        body = [
+            [p.id, [[m.role, m.content] for m in p.messages], p.max_tokens, p.temperature, p.seed]
+            for p in self.prompts
+        ]
+        return hashlib.sha256(json.dumps(body, ensure_ascii=False).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestRecord:
+    """What one request did. One line of `requests.jsonl`; every figure of a measurement follows from these.
+
+    Attributes:
+        tag: `bench-27`: sent as the request id, so that the server's log can tell ours from others.
+        workload: Name of the workload it belongs to.
+        prompt_id: Which prompt.
+        concurrency: The closed loop's number of slots.
+        warmup: Sent to fill the slots; not counted in any figure.
+        sent_at_s: The first byte was written.
+        first_byte_at_s: First byte of the answer's body.
+        first_token_at_s: The first chunk that carries text.
+        last_token_at_s: The last chunk that carries text.
+        end_at_s: The answer was complete, or the error was seen.
+        chunks: (seconds since `sent_at_s`, cumulative output tokens) per chunk with text.
+        chunk_counts: Where the per-chunk counts come from: `server` (cumulative counts in the stream),
+            `spread` (the server's total shared evenly over the chunks), `chunks` (one a chunk: an assumption).
+        prompt_tokens: As the server counts them.
+        output_tokens: As the server counts them; None when it gave no count.
+        drafted_tokens: Draft tokens proposed for this request, from the server; None if not reported.
+        accepted_tokens: Draft tokens accepted.
+        finish: The server's finish reason.
+        error: Kind of error, such as `http-500`, `reset`, `no-end`; `cut` when we ended it; None when it completed.
+        error_detail: The server's own words, cut at 300 characters.
+        text_sha256: Hash of the text received, to see whether two arms said the same.
+    """
+
+    tag: str
+    workload: str
+    prompt_id: str
+    concurrency: int
+    warmup: bool = False
+    sent_at_s: float
+    first_byte_at_s: float | None = None
+    first_token_at_s: float | None = None
+    last_token_at_s: float | None = None
+    end_at_s: float
+    chunks: tuple[tuple[float, float], ...] = ()
+    chunk_counts: str = "spread"
+    prompt_tokens: int | None = None
+    output_tokens: int | None = None
+    drafted_tokens: int | None = None
+    accepted_tokens: int | None = None
+    finish: str | None = None
+    error: str | None = None
+    error_detail: str | None = None
+    text_sha256: str | None = None
