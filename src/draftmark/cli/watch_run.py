@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from draftmark.cli import compose_why
-from draftmark.errors import BadInputError, DraftmarkError, StorageError
+from draftmark.errors import BadInputError, DraftmarkError, FailedError, StorageError
 from draftmark.service.local import LocalHost
 from draftmark.service.watch import keep, notify
 from draftmark.service.watch.deaths import Death, Seen, handed_over, journalled, settle, spooled
@@ -89,7 +89,10 @@ class Watcher:
             if deaths:
                 self._deal_with(deaths)
                 give_up_s = time.monotonic() + _POSTING_S
-            elif self._courier.wait(_LOOK_S) or time.monotonic() > give_up_s:
+            elif self._courier.wait(_LOOK_S):
+                break
+            elif time.monotonic() > give_up_s:
+                self._failures.append(FailedError(f"the webhook has not answered for {_POSTING_S:.0f} s"))
                 break
             deaths = self._spooled()
         self._failures += self._courier.failures

@@ -407,6 +407,27 @@ def test_a_users_own_unit(machine: Machine) -> None:
     machine.check(["systemctl", "stop", f"user@{USER_ID}.service"])
 
 
+@pytest.mark.parametrize(
+    "seen",
+    [
+        "/var/lib/draftmark",
+        f"{STATE}/torn.service/settings.json.new",
+        "/etc/systemd/system/torn.service.d",
+        "/etc/systemd/system/draftmark-watch@.service",
+        "/etc/systemd/system/torn.service.d/zz-draftmark-watch.conf",
+    ],
+)
+def test_an_interrupted_install_leaves_nothing(machine: Machine, seen: str) -> None:
+    name = "torn.service"
+    unit(machine, name, "ExecStart=/bin/sh -c 'exit 1'")
+    before = machine.check(["sh", "-c", LIST])
+    script = '"$0" watch install "$1" & while kill -0 $!; do [ -e "$2" ] && kill $! && break; done; wait $!'
+    ended = machine.run(["sh", "-c", script, DRAFTMARK, f"unit:{name}", seen])
+    if ended.status == 0:  # it was faster
+        draftmark(machine, "remove", f"unit:{name}")
+    assert machine.check(["sh", "-c", LIST]) == before
+
+
 def test_installed_again_and_deleted_while_watched(machine: Machine) -> None:
     name = "deleted.service"
     before = machine.check(["sh", "-c", LIST])

@@ -29,11 +29,9 @@ from draftmark.service.watch.places import (
 from draftmark.service.watch.program import candidate_pythons, systemctl_path, usable_python
 from draftmark.service.watch.units import DROP_IN, Programs, drop_in, instance, is_ours, started, template
 
-# Tells each folder that was not there, the outermost first.
-_FOLDERS = (
-    'm=$1; d=$2; l=""; while [ ! -d "$d" ]; do l="$d\n$l"; d=$(dirname "$d"); done; '
-    'umask 022; mkdir -p "$2" && { [ -z "$l" ] || { chmod "$m" "$2"; printf "%s" "$l"; }; }'
-)
+# Tells each folder that is not there, the outermost first.
+_MISSING = 'd=$1; l=""; while [ ! -d "$d" ]; do l="$d\n$l"; d=$(dirname "$d"); done; printf "%s" "$l"'
+_MAKE = '[ -d "$2" ] || { umask 022; mkdir -p "$2" && chmod "$1" "$2"; }'
 _OTHERS = f'for f in "$1"/*.d/{DROP_IN}; do [ -e "$f" ] && echo "$f"; done; :'
 _UNIT_MODE = 0o644
 _SECRET_MODE = 0o600
@@ -226,14 +224,16 @@ def _no_unit(host: Host, unit: str) -> BadInputError:
 def _written(host: Host, watched: Watched, settings: Settings, programs: Programs, *, new: bool) -> Status:
     """Settings first and the drop-in last: from then on the watcher may be called."""
     places, unit = watched.places, watched.unit
-    for folder, mode in (
+    folders = (
         (places.folder(unit), "0750"),
         (settings.reports, "0750"),
         (places.units, "0755"),
         (places.drop_in_folder(unit), "0755"),
-    ):
-        settings.made.extend(each for each in _folders(host, folder, mode) if each not in settings.made)
-        # Kept at once: whatever happens next, `remove` has to know.
+    )
+    for folder, _ in folders:  # before any is made: whatever happens next, `remove` has to know
+        settings.made.extend(each for each in _missing_folders(host, folder) if each not in settings.made)
+    for folder, mode in folders:
+        _make_folder(host, folder, mode)
         _write(host, places.settings(unit), settings.dump(), _SECRET_MODE)
     if new and (ended := _ended(watched)):  # systemd would hand it over, however long ago it was
         _write(host, f"{places.folder(unit)}/{SEEN}", f"{ended}\n".encode(), _SECRET_MODE)
@@ -260,9 +260,9 @@ def _ended(watched: Watched) -> str:
 
 def _undo(host: Host, places: Places, settings: Settings, *, reports: bool) -> None:
     unit = settings.unit
-    _sh(host, 'rm -f -- "$1"', places.drop_in(unit))
+    _remove_files(host, places.drop_in(unit))
     if not _others(host, places):
-        _sh(host, 'rm -f -- "$@"', *places.templates)
+        _remove_files(host, *places.templates)
     _reload(host, places)
     # Only now: a death until here would have called it again.
     host.run(places.systemctl("stop", "--", instance(unit)), timeout_s=60.0)
@@ -270,11 +270,15 @@ def _undo(host: Host, places: Places, settings: Settings, *, reports: bool) -> N
     _sh(host, 'rm -rf -- "$@"; rmdir -- "${1%/*}" 2>/dev/null; :', places.spool(unit), places.pace(unit))
     if reports:
         _remove_reports(host, settings.reports)
-    for name in (SEEN, SETTINGS):
-        _sh(host, 'rm -f -- "$1"', f"{places.folder(unit)}/{name}")
+    _remove_files(host, *(f"{places.folder(unit)}/{name}" for name in (SEEN, f".{SEEN}.part", SETTINGS)))
     own = [places.state.rpartition("/")[0], places.state]  # whoever made them: they have no other use
     for folder in reversed([*own, *settings.made]):
         _sh(host, 'rmdir -- "$1" 2>/dev/null; :', folder)
+
+
+def _remove_files(host: Host, *paths: str) -> None:
+    """With what an interrupted write left beside each."""
+    _sh(host, 'for f; do rm -f -- "$f" "$f.new" || exit; done', *paths)
 
 
 def _listed(host: Host, folder: str) -> list[str]:
@@ -311,12 +315,15 @@ def _reload(host: Host, places: Places) -> None:
         )
 
 
-def _folders(host: Host, path: str, mode: str) -> list[str]:
-    """Make a folder; which ones were made for it, the outermost first."""
-    ended = host.run(("sh", "-c", _FOLDERS, "sh", mode, path))
+def _missing_folders(host: Host, path: str) -> list[str]:
+    listed = host.run(("sh", "-c", _MISSING, "sh", path)).stdout.decode("utf-8", "surrogateescape")
+    return listed.splitlines()
+
+
+def _make_folder(host: Host, path: str, mode: str) -> None:
+    ended = host.run(("sh", "-c", _MAKE, "sh", mode, path))
     if not ended.ok:
         raise _unwritten(host, path, reason(ended))
-    return ended.stdout.decode("utf-8", "surrogateescape").splitlines()
 
 
 def _write(host: Host, path: str, data: bytes, mode: int) -> None:
