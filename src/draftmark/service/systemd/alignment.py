@@ -8,19 +8,26 @@ from dataclasses import dataclass, field
 from draftmark.service.systemd.pieces import Edit, Slot, UnreadableError
 
 
-def kept(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
+def kept(old: Sequence[str], new: Sequence[str], weights: Sequence[int] = ()) -> list[tuple[int, int]]:
     """Pairs of indices of the words that stay: as many as can, and of those ways the one that is torn least.
 
     What both have in common at the beginning stays in any case.
+
+    Args:
+        old: Words.
+        new: Words.
+        weights: For how many words each of the old ones counts; 1 where nothing is said.
     """
+    weights = weights or [1] * len(old)
     start = 0
     while start < min(len(old), len(new)) and old[start] == new[start]:
         start += 1
-    behind = _longest(old[start:], new[start:])
+    behind = _longest(old[start:], new[start:], weights[start:])
     return [*((i, i) for i in range(start)), *((start + i, start + j) for i, j in behind)]
 
 
 _MATCH, _DELETE, _INSERT = range(3)
+_HEAVY = 1000  # of several words that a variable stands for: it should stay a variable
 _WORD = 1 << 24  # one word more that stays counts for more than any number of gaps less
 _NEVER = -(1 << 60)
 _Scores = tuple[int, int, int]
@@ -28,22 +35,23 @@ _NONE: _Scores = (_NEVER, _NEVER, _NEVER)
 _MOST_CELLS = 500_000  # about a second and 100 MB
 
 
-def _longest(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
+def _longest(old: Sequence[str], new: Sequence[str], weights: Sequence[int]) -> list[tuple[int, int]]:
     """A longest common subsequence with the fewest gaps: the words of a flag and its value go together.
 
     An arm changes few words of many, so only the pairs of about the same place are looked at. A way that leaves the
     band gives up more than `width` words of the shorter text: when no more are lost inside, none is better
     outside. Of texts too long and too different for that, the band's best is taken, which is no less right.
     """
-    shift, shorter = len(new) - len(old), min(len(old), len(new))
+    shift = len(new) - len(old)
+    most = sum(sorted(weights, reverse=True)[: len(new)])
     found = _common_end(old, new)
     width = 8
     while True:
         low, high = min(0, shift) - width, max(0, shift) + width
         if (len(old) + 1) * (high - low + 1) > _MOST_CELLS:
             return found
-        found = _walk(old, new, _scores(old, new, low, high), low)
-        if len(found) >= shorter - width:
+        found = _walk(old, new, _scores(old, new, weights, low, high), weights, low)
+        if sum(weights[i] for i, _ in found) >= most - width:
             return found
         width *= 2
 
@@ -55,7 +63,9 @@ def _common_end(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]
     return [(len(old) - k, len(new) - k) for k in range(end, 0, -1)]
 
 
-def _scores(old: Sequence[str], new: Sequence[str], low: int, high: int) -> list[list[_Scores]]:
+def _scores(
+    old: Sequence[str], new: Sequence[str], weights: Sequence[int], low: int, high: int
+) -> list[list[_Scores]]:
     """Best scores of old[i:] against new[j:], as [i][j - i - low + 1][step before]; a gap costs where it opens."""
     size = high - low + 3  # with nothing at both ends
     below = [_NONE] * size
@@ -65,7 +75,8 @@ def _scores(old: Sequence[str], new: Sequence[str], low: int, high: int) -> list
         first, last = max(1, 1 - low - i), min(high - low + 1, len(new) - i - low + 1)
         for k in range(last, first - 1, -1):
             j = i + low + k - 1
-            stay = below[k][_MATCH] + _WORD if i < len(old) and j < len(new) and old[i] == new[j] else _NEVER
+            same = i < len(old) and j < len(new) and old[i] == new[j]
+            stay = below[k][_MATCH] + _WORD * weights[i] if same else _NEVER
             delete, insert = below[k - 1][_DELETE], row[k + 1][_INSERT]
             row[k] = (
                 max(stay, delete - 1, insert - 1),
@@ -80,14 +91,16 @@ def _scores(old: Sequence[str], new: Sequence[str], low: int, high: int) -> list
     return rows
 
 
-def _walk(old: Sequence[str], new: Sequence[str], score: list[list[_Scores]], low: int) -> list[tuple[int, int]]:
+def _walk(
+    old: Sequence[str], new: Sequence[str], score: list[list[_Scores]], weights: Sequence[int], low: int
+) -> list[tuple[int, int]]:
     out: list[tuple[int, int]] = []
     i = j = 0
     step = _MATCH
     while i < len(old) and j < len(new):
         k = j - i - low + 1
         here = score[i][k][step]
-        if old[i] == new[j] and score[i + 1][k][_MATCH] + _WORD == here:
+        if old[i] == new[j] and score[i + 1][k][_MATCH] + _WORD * weights[i] == here:
             out.append((i, j))
             i, j, step = i + 1, j + 1, _MATCH
         elif score[i + 1][k - 1][_DELETE] - (step != _DELETE) == here:
@@ -177,7 +190,8 @@ def _places(slots: Sequence[Slot], new: Sequence[str]) -> list[_Place]:
     owners = [index for index, word in enumerate(slots) for _ in word.values]
     old = [value for word in slots for value in word.values]
     places = [_Place() for _ in slots]
-    stays = {j: i for i, j in kept(old, new)}
+    weights = [1 if len(word.values) == 1 else _HEAVY for word in slots for _ in word.values]
+    stays = {j: i for i, j in kept(old, new, weights)}
     last_of = {owner: i for i, owner in enumerate(owners)}
     after = _behind_empty(slots)
     at = 0  # index of the last old word that has been passed

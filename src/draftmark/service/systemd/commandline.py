@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 
 from draftmark.errors import RefusedError
 from draftmark.service.systemd import dropin, quoting
@@ -74,7 +75,10 @@ class UnitCommand:
         Raises:
             RefusedError: There is not exactly one such command line, or it is not understood.
         """
-        source = Unit.parse(files).exec_start()
+        # A trial's drop-in that is still there is no part of the unit: whoever tunes it next puts it back first.
+        lasting = [file for file in files if PurePosixPath(file.path).name != dropin.TRIAL]
+        source = Unit.parse(lasting).exec_start()
+        _refuse_outranked(source)
         known = specifier_values(properties) if specifiers is None else specifiers
         reader = Reader(ServiceEnvironment.of(environment), known, scripts, is_server)
         try:
@@ -237,6 +241,16 @@ def _single_spaced(value: str) -> str:
     if len(commands) != 1:
         return value
     return " ".join(word.raw for word in commands[0].words)
+
+
+def _refuse_outranked(source: Assignment) -> None:
+    path = PurePosixPath(source.path)
+    if path.parent.name.endswith(".d") and path.name > dropin.TRIAL:
+        raise RefusedError(
+            f"the drop-in {path.name} gives the command line and is read after any of Draftmark's",
+            evidence=(str(source),),
+            next_step=f"rename it so that it sorts before {dropin.TRIAL}, then systemctl daemon-reload",
+        )
 
 
 def _refused(what: str, reason: UnreadableError, source: Assignment) -> RefusedError:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
 
+TRIAL = "zz-draftmark.trial.conf"
+"""Name of a trial's drop-in; systemd reads those of all directories in the order of their names."""
+
 
 def render(*, exec_start: str | None, settings: Mapping[str, str], header: Sequence[str]) -> str:
     """A drop-in.

@@ -24,6 +24,8 @@ from draftmark.service.systemd.variables import expanded
 IsServer = Callable[[Sequence[str]], bool]
 _DEEPEST = 3
 _SHEBANG = re.compile(r"#!\s*\S*?(?:/env\s+(?:-S\s+)?)?(?:\S*/)?(sh|bash|dash|ash|zsh|ksh)\b")
+_CONTAINERS = frozenset({"docker", "podman", "nerdctl", "docker-compose", "podman-compose"})
+_RUNS = frozenset({"run", "start", "exec", "up", "compose", "restart"})
 _PASSED_ON = frozenset({'"$@"', "$@", '"${@}"', "${@}"})
 
 
@@ -176,7 +178,7 @@ class Reader:
             notes = (*notes, f"the server is started by a script of {call.shell}{login}")
             yield from self._in_script(levels, inner, notes)
         elif self.is_server(values):
-            yield Reading(levels, notes)
+            yield Reading(levels, notes, problem=_container(values[: self._program(values)]))
         elif (
             at := next((i for i, s in enumerate(levels[-1].slots) if _only(s) in self.scripts), None)
         ) is not None:
@@ -230,8 +232,14 @@ class Reader:
                 reading = replace(reading, problem=problem)
             yield _placed(reading, candidate)
 
+    def _program(self, values: Sequence[str]) -> int:
+        """Index of the word that makes it a server's command line."""
+        return next(at for at in range(len(values)) if self.is_server(values[: at + 1]) or at == len(values) - 1)
+
     def _why_none(self, top: Level) -> str:
         program = _only(top.slots[0])
+        if container := _container([word for value in top.values for word in value.split()]):
+            return container
         if program in self.scripts:
             return f"no command in the script {program} is recognised as a server"
         if shell_call(top.values) is not None:
@@ -250,6 +258,18 @@ def _placed(reading: Reading, candidate: Candidate) -> Reading:
     if command.then == "&":
         notes = (*notes, "it runs in the background of the shell, which is the service's main process")
     return replace(reading, notes=notes)
+
+
+def _container(words: Sequence[str]) -> str:
+    """Why a command that starts a container is none to be tuned; empty for others."""
+    for index, word in enumerate(words):
+        runner = PurePosixPath(word).name
+        if runner in _CONTAINERS and not _RUNS.isdisjoint(words[index + 1 :]):
+            return (
+                f"the server runs in a container of {runner}: its processes are not the unit's, which can neither "
+                "see that it is idle nor stop it safely"
+            )
+    return ""
 
 
 def _only(word: Slot) -> str:
