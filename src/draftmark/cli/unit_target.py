@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
@@ -26,9 +27,10 @@ from draftmark.service.listeners import listener_on
 from draftmark.service.members import MembersSupervisor
 from draftmark.service.neighbours import LocalLoad
 from draftmark.service.systemd.discover import FoundUnit, discover
-from draftmark.service.systemd.dropin import render
+from draftmark.service.systemd.dropin import TRIAL, render
 from draftmark.service.systemd.lease import LEASE_S, MIN_LEASE_S
 from draftmark.service.systemd.reconcile import Reconciled, reconcile
+from draftmark.service.systemd.restore import restore
 from draftmark.service.systemd.supervisor import SystemdSupervisor, Terms
 from draftmark.tune.trial import Load
 
@@ -156,9 +158,10 @@ class UnitTarget:
                 raise member.safe.refusal
             if not member.unit.manager.user:
                 check_elevation(member.privileged)
+        settled = replace(self, members=tuple(_settled(member, self.engine) for member in self.members))
         with ExitStack() as stack:
-            held = [stack.enter_context(self._supervisor(member, clock)) for member in self.members]
-            first = self.first
+            held = [stack.enter_context(settled._supervisor(member, clock)) for member in settled.members]
+            first = settled.first
             yield Rig(
                 engine=self.engine,
                 supervisor=held[0] if len(held) == 1 else MembersSupervisor(held, self._follow),
@@ -279,6 +282,15 @@ def _program(first: MemberUnit, wanted: str) -> tuple[str, ...] | None:
             next_step="install it there, or --load-from here",
         )
     return program
+
+
+def _settled(member: MemberUnit, engine: Engine) -> MemberUnit:
+    """The unit without what a run that died has left in force: its settings are not the user's."""
+    if all(PurePosixPath(file.path).name != TRIAL for file in member.unit.files):
+        return member
+    manager = member.unit.manager
+    restore(member.privileged, manager.unit, user_scope=manager.user, leave_kept=True)
+    return _read(Member(unit=manager.unit, host=member.remote), engine)
 
 
 def _read(member: Member, engine: Engine) -> MemberUnit:

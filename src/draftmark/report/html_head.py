@@ -20,7 +20,7 @@ def head_sections(view: ResultView, title: str) -> list[Markup | None]:
 
 def _header(view: ResultView, title: str) -> Markup:
     tone = "neutral"
-    if view.exit_status in ALARMING or view.restored is False:
+    if view.exit_status in ALARMING or (view.restored is False and view.kept is None):
         tone = "alarm"
     elif view.exit_status in CAUTIOUS or view.complete is False or view.exit_status is None:
         tone = "caution"

@@ -71,6 +71,7 @@ def read_result(document: Document) -> ResultView:
         restarts=number(document, "restarts"),
         downtime_s=number(document, "downtime_s"),
         restored=flag(document, "restored"),
+        kept=text(document, "kept"),
         complete=flag(document, "complete"),
         trials=tuple(_trial(entry) for entry in mappings(document, "trials")),
         warnings=texts(document, "warnings"),

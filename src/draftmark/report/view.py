@@ -182,6 +182,7 @@ class ResultView:
     restarts: float | None
     downtime_s: float | None
     restored: bool | None
+    kept: str | None
     complete: bool | None
     trials: tuple[TrialView, ...]
     warnings: tuple[str, ...]

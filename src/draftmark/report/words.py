@@ -37,6 +37,8 @@ def outcome(result: ResultView) -> str:
         return "Incomplete run"
     if result.exit_status is None:
         return "No exit status"
+    if result.kept is not None:
+        return "Better configuration found and kept"
     return OUTCOME.get(result.exit_status, f"Exit status {result.exit_status}")
 
 
@@ -93,11 +95,17 @@ def host_fact(key: str) -> str:
 
 def restored(result: ResultView) -> str:
     """Whether the service is as it was found."""
+    if result.kept is not None:
+        return f"{_label(result, result.kept)} kept"
     if result.restored is None:
         return "restored: not recorded"
     if (result.service or "").startswith(("cmd:", "embedded:")):
         return "nothing left running" if result.restored else "something may be left running"
     return "original restored" if result.restored else "original not restored"
+
+
+def _label(result: ResultView, name: str) -> str:
+    return next((arm.label for arm in result.arms if arm.name == name), name)
 
 
 def in_headline(result: ResultView, said: str | None) -> bool:
