@@ -193,3 +193,19 @@ CASES: dict[str, tuple[str, tuple[Source, ...]]] = {
 def test_a_trap(name: str) -> None:
     cause, sources = CASES[name]
     assert verdict(*sources).cause == cause
+
+
+def test_what_systemd_does_afterwards_is_no_evidence() -> None:
+    found = verdict(
+        journal(
+            STARTED,
+            (3.0, "llm.service: Main process exited, code=exited, status=1/FAILURE"),
+            (3.0, "llm.service: Failed with result 'exit-code'."),
+            (3.0, "llm.service: Triggering OnFailure= dependencies."),
+        )
+    )
+    assert found.cause == "unsettled"
+    assert [e.text.rpartition("llm.service: ")[2] for e in found.evidence] == [
+        "Main process exited, code=exited, status=1/FAILURE",
+        "Failed with result 'exit-code'.",
+    ]

@@ -41,7 +41,9 @@ def _remaining(scene: Scene) -> int | None:
 
 
 def _last_log_lines(scene: Scene) -> list[Line]:
-    return [stream.last for stream in scene.servers if stream.last is not None]
+    """What each server said last; what its supervisor did afterwards is told by the ending."""
+    last = (stream.last for stream in scene.servers)
+    return [line for line in last if line is not None and line.ident != "systemd"]
 
 
 def _clean_stop(scene: Scene, ending: Ending) -> Iterator[Claim]:
