@@ -1,0 +1,124 @@
+"""From the lines of a log to SGLang's records, one at a time and in bounded memory.
+
+A record begins with `[2026-11-29 16:50:45 DP0 TP1] `, or is a line without such a stamp. What else a line may hold:
+what the journal or a container runtime put before it, colour codes, and the updates of a progress bar, separated by
+carriage returns, with a record of another process begun in the middle of them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from typing import BinaryIO, NamedTuple
+
+LONGEST_LINE = 1 << 20
+"""Characters of a line that are looked at, and bytes that are held: a file may be one line of a gigabyte."""
+
+_STAMP = re.compile(r"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d+)?)((?: [A-Z_]+\d+)*)\] ")
+_COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+# journalctl short and ISO, `docker compose`, `docker logs -t`, CRI, Ray: what stands before the message.
+_CARRIER = re.compile(
+    r"(?:\w{3} +\d+ \d\d:\d\d:\d\d(?:\.\d+)? \S+ [^\s:\[]+(?:\[\d+\])?: "
+    r"|\d{4}-\d\d-\d\dT\S+ \S+ [^\s:\[]+\[\d+\]: "
+    r"|[\w.-]+ +\| "
+    r"|\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:?\d\d) (?:(?P<cri>std(?:out|err)) (?P<part>[PF]) )?"
+    r"|\(\w+ pid=\d+(?:, ip=[\d.]+)?\) )"
+)
+
+
+class Record(NamedTuple):
+    """One record. `line` counts from 1; `rank` is "" or what the stamp says, such as "DP0 TP1"."""
+
+    line: int
+    time: str | None
+    rank: str
+    text: str
+    cut: bool
+    """Whether this is the end of a file that stops in the middle of a line."""
+
+
+def lines_of(file: BinaryIO) -> Iterator[str]:
+    """The lines of an open file with their line ends; longer ones in pieces, broken bytes as U+FFFD."""
+    while line := file.readline(LONGEST_LINE):
+        yield line.decode("utf-8", "replace")
+
+
+def records(lines: Iterable[str]) -> Iterator[Record]:
+    """The records of a log, blank ones left out."""
+    ends = False
+    for number, line in _joined(lines):
+        complete = line.endswith("\n")
+        ends = ends or complete
+        yield from _records(number, line, cut=ends and not complete)
+
+
+def _records(number: int, line: str, *, cut: bool) -> Iterator[Record]:
+    line = line[:LONGEST_LINE].rstrip("\r\n")
+    stamp = _STAMP.match(line)
+    if stamp is not None and "\r" not in line and "\x1b" not in line and line.find("[2", stamp.end()) < 0:
+        yield Record(number, stamp[1], stamp[2][1:], line[stamp.end() :], cut)
+        return
+    if "\x1b" in line:
+        line = _COLOUR.sub("", line)
+    pieces = line.split("\r")
+    for piece in pieces:
+        if piece and not piece.isspace():
+            yield from _stamped(number, piece, cut=cut and piece is pieces[-1])
+
+
+def _stamped(number: int, piece: str, *, cut: bool) -> Iterator[Record]:
+    """What stands before the first stamp, and from each stamp to the next."""
+    time, rank, start = None, "", 0
+    carrier = _CARRIER.match(piece)
+    if carrier is not None:
+        start = carrier.end()
+    for stamp in _STAMP.finditer(piece, start):
+        before = piece[start : stamp.start()]
+        if before and (time is not None or not before.isspace()):
+            yield Record(number, time, rank, before, cut=False)
+        time, rank, start = stamp[1], stamp[2][1:], stamp.end()
+    if piece[start:] or time is not None:
+        yield Record(number, time, rank, piece[start:], cut)
+
+
+def _joined(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
+    """The lines with the number of their first part: a runtime's JSON unpacked, its parts put together."""
+    held, first = "", 0
+    for number, line in enumerate(lines, start=1):
+        text, partial = _unpacked(line) if line[:1] != "[" else (line, False)
+        first = first if held else number
+        if partial and len(held) < LONGEST_LINE:
+            held += text
+            continue
+        yield first, held + text
+        held = ""
+    if held:
+        yield first, held
+
+
+def _unpacked(line: str) -> tuple[str, bool]:
+    """A line's text, and whether the runtime says that the next line goes on with it."""
+    if line.startswith('{"'):
+        return _from_json(line)
+    if " P " in line[:60]:
+        carrier = _CARRIER.match(line)
+        if carrier is not None and carrier["part"] == "P":
+            return line[carrier.end() :].rstrip("\n"), True
+    return line, False
+
+
+def _from_json(line: str) -> tuple[str, bool]:
+    """`docker`'s json-file ({"log": …}, without a line end where it was divided) or `journalctl -o json`."""
+    if '"log":' not in line and '"MESSAGE":' not in line:
+        return line, False
+    try:
+        entry = json.loads(line)
+    except (ValueError, RecursionError):
+        return line, False
+    if isinstance(entry, dict):
+        if isinstance(entry.get("log"), str):
+            return entry["log"], not entry["log"].endswith("\n")
+        if isinstance(entry.get("MESSAGE"), str):
+            return entry["MESSAGE"] + "\n", False
+    return line, False

@@ -1,0 +1,210 @@
+"""What a running SGLang says of its batches: requests, how full the pools are, how much of the draft is accepted.
+
+A batch line is a list of `name: value`; versions add names and change their order, and all are read alike.
+The accept rate is left alone: its meaning changed between 0.5.10 and 0.5.12, that of the accept length never did.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+_EXACT: Final = 4096
+"""Different values that a median keeps apart; beyond, values are rounded to three digits (within 0.5 %)."""
+_WIDEST: Final = 1e12  # no figure of a batch is larger; what is, is damage
+
+
+class Figure(NamedTuple):
+    """A figure over the batches that had it: how many, the last, the median, the largest."""
+
+    batches: int
+    last: float
+    median: float
+    largest: float
+
+
+@dataclass(slots=True)
+class Streaming:
+    """The median of a stream in bounded memory: exact up to 4096 different values, else within 0.5 %."""
+
+    count: int = 0
+    last: float = 0.0
+    largest: float = float("-inf")
+    tally: dict[float, int] = field(default_factory=dict)
+    coarse: bool = False
+
+    def add(self, value: float) -> None:
+        """Take one more value."""
+        self.count += 1
+        self.last = value
+        if value > self.largest:
+            self.largest = value
+        if self.coarse:
+            value = _rounded(value)
+        self.tally[value] = self.tally.get(value, 0) + 1
+        if not self.coarse and len(self.tally) > _EXACT:
+            self._coarsen()
+
+    def _coarsen(self) -> None:
+        fine, self.tally, self.coarse = self.tally, {}, True
+        for value, times in fine.items():
+            rounded = _rounded(value)
+            self.tally[rounded] = self.tally.get(rounded, 0) + times
+
+    def figure(self) -> Figure | None:
+        """The figure so far; None without a value. Of an even number of values, the lower of the middle two."""
+        if not self.count:
+            return None
+        middle, passed = (self.count + 1) // 2, 0
+        for value in sorted(self.tally):
+            passed += self.tally[value]
+            if passed >= middle:
+                return Figure(self.count, self.last, value, self.largest)
+        return None
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.3g}")
+
+
+class AdaptiveStep(NamedTuple):
+    """`--speculative-adaptive` changed the number of draft steps."""
+
+    line: int
+    old: int
+    new: int
+    accept_len: float
+
+
+@dataclass(frozen=True, slots=True)
+class ServingStats:
+    """The batches of one server, from its start. A figure is None if no batch line had it.
+
+    Shares (`…_usage`) are 0 to 1. `accept_len` counts accepted draft tokens and the bonus token per verify round.
+    """
+
+    prefill_batches: int
+    decode_lines: int
+    """One is printed every `--decode-log-interval` decode steps, 40 by default."""
+    new_tokens: int
+    cached_tokens: int
+    running: Figure | None
+    queue: Figure | None
+    token_usage: Figure | None
+    swa_usage: Figure | None
+    mamba_usage: Figure | None
+    accept_len: Figure | None
+    gen_throughput: Figure | None
+    input_throughput: Figure | None
+    decode_with_graph: int
+    decode_without_graph: int
+    """Decode lines whose batch ran without a CUDA graph: larger than the largest captured one."""
+    retractions: int
+    retracted_requests: int
+    aborted_requests: int
+    """Requests that did not fit even alone."""
+    adaptive_steps: int
+    last_adaptive_step: AdaptiveStep | None
+
+
+# Where a figure stands, in decode lines. Full attention's share is the one where pools are divided.
+_FIGURES: Final = {
+    "#running-req": "running",
+    "#queue-req": "queue",
+    "token usage": "token_usage",
+    "full token usage": "token_usage",
+    "swa token usage": "swa_usage",
+    "mamba usage": "mamba_usage",
+    "accept len": "accept_len",
+    "gen throughput (token/s)": "gen_throughput",
+}
+_IN_PREFILL: Final = {"#queue-req": "queue", "input throughput (token/s)": "input_throughput"}
+_IN_PREFILL_TOO: Final = ("token usage", "full token usage", "swa token usage", "mamba usage")
+
+
+class ServingReader:
+    """Takes the matches of the rules for a running server."""
+
+    def __init__(self) -> None:
+        self._figures = {name: Streaming() for name in {*_FIGURES.values(), *_IN_PREFILL.values()}}
+        self._decode = {key: self._figures[name] for key, name in _FIGURES.items()}
+        self._prefill = {key: self._figures[name] for key, name in _IN_PREFILL.items()}
+        self._prefill.update({key: self._decode[key] for key in _IN_PREFILL_TOO})
+        self._prefills = self._decodes = self._new = self._cached = 0
+        self._graph = {"True": 0, "False": 0}
+        self._retractions = self._retracted = self._aborted = self._steps = 0
+        self._step: AdaptiveStep | None = None
+
+    def take(self, line: int, name: str, match: re.Match[str]) -> None:
+        """Note a line; `name` is its rule."""
+        if name == "decode":
+            self._take_decode(match["pairs"])
+        elif name == "prefill":
+            self._take_prefill(match["pairs"])
+        elif name == "retract":
+            self._retractions += 1
+            self._retracted += _count(match["requests"])
+        elif name == "retract-abort":
+            self._aborted += match["rid"] is not None
+        elif name == "adaptive-step":
+            self._steps += 1
+            accepted = _number(match["len"]) or 0.0
+            self._step = AdaptiveStep(line, _count(match["old"]), _count(match["new"]), accepted)
+
+    def _take_decode(self, pairs: str) -> None:
+        self._decodes += 1
+        for pair in pairs.split(", "):
+            key, _, value = pair.partition(": ")
+            figure = self._decode.get(key)
+            if figure is not None:
+                number = _number(value)
+                if number is not None:
+                    figure.add(number)
+            elif value in self._graph and key.endswith(" graph"):
+                self._graph[value] += 1
+
+    def _take_prefill(self, pairs: str) -> None:
+        self._prefills += 1
+        for pair in pairs.split(", "):
+            key, _, value = pair.partition(": ")
+            if key == "#new-token":
+                self._new += _count(value)
+            elif key == "#cached-token":
+                self._cached += _count(value)
+            else:
+                figure = self._prefill.get(key)
+                number = _number(value) if figure is not None else None
+                if figure is not None and number is not None:
+                    figure.add(number)
+
+    def result(self) -> ServingStats:
+        """The statistics so far."""
+        figures = {name: stream.figure() for name, stream in self._figures.items()}
+        return ServingStats(
+            prefill_batches=self._prefills,
+            decode_lines=self._decodes,
+            new_tokens=self._new,
+            cached_tokens=self._cached,
+            **figures,
+            decode_with_graph=self._graph["True"],
+            decode_without_graph=self._graph["False"],
+            retractions=self._retractions,
+            retracted_requests=self._retracted,
+            aborted_requests=self._aborted,
+            adaptive_steps=self._steps,
+            last_adaptive_step=self._step,
+        )
+
+
+def _number(text: str) -> float | None:
+    """A figure of a batch, or None: damaged text, no number, or one that nothing here can reach."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if -_WIDEST < value < _WIDEST else None
+
+
+def _count(text: str) -> int:
+    return int(text) if text.isdecimal() and len(text) < 16 else 0
