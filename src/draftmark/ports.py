@@ -202,6 +202,10 @@ class EngineClient(Protocol):
         """Requests running and queued now."""
         ...
 
+    def fresh(self) -> None:
+        """Forget cached prompts, as far as the engine can: no measurement is to profit from the one before."""
+        ...
+
 
 class Engine(Protocol):
     """What an engine's folder offers: its flags, its log, its HTTP surface. Pure but for `client`."""

@@ -98,3 +98,4 @@ class EngineContract:
         assert client.counters().output_tokens is None
         assert client.activity().running is None
         assert client.speculation().on is None
+        client.fresh()

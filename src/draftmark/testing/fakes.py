@@ -223,6 +223,9 @@ class FakeClient:
         """Idle."""
         return Activity(running=0, queued=0)
 
+    def fresh(self) -> None:
+        """Nothing is cached."""
+
 
 class FakeSupervisor:
     """ports.Supervisor of a world."""

@@ -335,6 +335,7 @@ class TrialRunner:
             self._alone(slot, client, notes)
             self.observer.phase(slot, f"{axis.workload.name}, {axis.concurrency} at once", None)
             self.act("measure", slot.number, {"axis": axis.key})
+            client.fresh()
             before, cpu = client.counters(), self.supervisor.cpu()
 
             def keep(record: RequestRecord) -> None:

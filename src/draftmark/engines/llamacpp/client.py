@@ -85,6 +85,9 @@ class LlamaServerClient:
             queued = _count(metrics.body.decode("utf-8", "replace"), "llamacpp:requests_deferred")
         return Activity(running=running, queued=queued)
 
+    def fresh(self) -> None:
+        """Nothing: measured requests are sent with the prompt cache switched off."""
+
 
 def _document(reply: Reply | None) -> object:
     """What a good answer says; None for any other, and for one that is no JSON."""

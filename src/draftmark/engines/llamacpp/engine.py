@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
 from urllib.parse import quote
 
+from draftmark.engines.address import host_in_url, port_number, sendable_key
 from draftmark.engines.flags import value_of
 from draftmark.engines.llamacpp import flags, logs
 from draftmark.engines.llamacpp.client import LlamaServerClient
@@ -34,8 +33,8 @@ class LlamaCpp:
     def base_url(self, command: Sequence[str]) -> str:
         """Host and port it will listen on; 0.0.0.0 and :: are reached over loopback."""
         known = flags.facts()
-        host = _host(*_told(command, known["facts"]["host"], "LLAMA_ARG_HOST", "127.0.0.1"))
-        port = _port(*_told(command, known["facts"]["port"], "LLAMA_ARG_PORT", str(known["default_port"])))
+        host = host_in_url(*_told(command, known["facts"]["host"], "LLAMA_ARG_HOST", "127.0.0.1"))
+        port = port_number(*_told(command, known["facts"]["port"], "LLAMA_ARG_PORT", str(known["default_port"])))
         return f"http://{host}:{port}{_prefix(value_of(command, known['facts']['api_prefix']) or '')}"
 
     def depth(self, command: Sequence[str]) -> int:
@@ -126,7 +125,7 @@ class LlamaCpp:
         """The first of the keys that the server was started with."""
         keys = value_of(command, flags.facts()["facts"]["api_key"])
         key = next((key for key in (keys or "").split(",") if key), None)
-        return {} if key is None else {"Authorization": f"Bearer {_sendable(key)}"}
+        return {} if key is None else {"Authorization": f"Bearer {sendable_key(key, '--api-key')}"}
 
     def client(self, base_url: str, headers: Mapping[str, str]) -> LlamaServerClient:
         """A client for a running server."""
@@ -145,37 +144,6 @@ def _told(command: Sequence[str], names: Sequence[str], variable: str, default: 
     return value, f"{variable}={value!r}"
 
 
-def _port(text: str, source: str) -> int:
-    # not isdigit: that takes digits of any script, and int() any length
-    if re.fullmatch("[0-9]{1,5}", text) is None or not 0 < int(text) < 65536:
-        raise UsageError(
-            f"the port {text[:20]!r} is not a port number",
-            evidence=(source[:100],),
-            next_step="give a number from 1 to 65535",
-        )
-    return int(text)
-
-
-def _host(text: str, source: str) -> str:
-    """The host as a URL writes it: IPv6 in brackets, names in ASCII."""
-    text = {"0.0.0.0": "127.0.0.1", "::": "::1", "[::]": "::1"}.get(text, text)  # noqa: S104 - read, not bound
-    try:
-        if ":" in text or "[" in text:
-            inner = text[1:-1] if text[:1] == "[" and text[-1:] == "]" else text
-            ipaddress.IPv6Address(inner)
-            return f"[{inner}]"
-        name = text.encode("idna").decode("ascii")  # refuses empty and over-long labels
-        if len(name) > 253 or re.fullmatch(r"[A-Za-z0-9._-]*[A-Za-z0-9]\.?", name) is None:
-            raise ValueError("neither a host name nor an address")
-    except ValueError as error:
-        raise UsageError(
-            f"the host {text[:80]!r} cannot be reached over TCP",
-            evidence=(source[:300], str(error)[:300]),
-            next_step="give a host name or an IP address, such as 127.0.0.1",
-        ) from None
-    return name
-
-
 def _prefix(text: str) -> str:
     """The path before every endpoint, percent-encoded."""
     if text and not text.startswith("/"):
@@ -185,19 +153,6 @@ def _prefix(text: str) -> str:
             next_step=f"write it as /{text[:80]}",
         )
     return quote(text.encode("utf-8", "surrogateescape").rstrip(b"/"))
-
-
-def _sendable(key: str) -> str:
-    """The key, if HTTP can carry it. The message does not repeat it, for it is a secret."""
-    for index, char in enumerate(key):
-        inner_blank = char == " " and 0 < index < len(key) - 1
-        if not ("!" <= char <= "~" or inner_blank):
-            raise UsageError(
-                "the API key cannot be sent in an HTTP header",
-                evidence=(f"--api-key: character {index + 1} of the first key is U+{ord(char):04X}",),
-                next_step="start the server with a key of printable ASCII characters",
-            )
-    return key
 
 
 def _check_gguf(path: Path) -> None:
