@@ -113,10 +113,13 @@ def remove(groups: dict[Path, str]) -> None:
 
 def remove_stale() -> None:
     """Remove what labs left whose holder was killed: their names begin with its process id."""
-    for family in TOP.glob(f"**/{FAMILY}"):
-        for group in family.iterdir():
-            if group.is_dir() and not _lives(group.name.partition("-")[0]):
-                remove({group: ""})
+    for top, names, _ in os.walk(TOP):  # groups come and go meanwhile
+        if FAMILY not in names:
+            continue
+        names.remove(FAMILY)
+        for group in next(os.walk(Path(top, FAMILY)), ("", [], []))[1]:
+            if not _lives(group.partition("-")[0]):
+                remove({Path(top, FAMILY, group): ""})
 
 
 def _lives(pid: str) -> bool:

@@ -30,7 +30,7 @@ from draftmark.service.host import free_port
 
 from .machine import Ended, Machine, Mode
 from .packages import UnavailableError
-from .root import USER
+from .root import CHECKOUT, USER
 from .sshd import PACKAGES, keygen, unpacked
 
 UNIT = "llm.service"
@@ -49,7 +49,8 @@ Restart=on-failure
 [Install]
 WantedBy=multi-user.target
 """
-_DRAFTMARK = (sys.executable, "-P", "-m", "draftmark")
+_SOURCE = f"PYTHONPATH={CHECKOUT / 'src'}"
+_DRAFTMARK = ("/usr/bin/env", _SOURCE, sys.executable, "-P", "-m", "draftmark")  # of this very checkout
 _SSHD = "/etc/lab-sshd"
 
 
@@ -326,7 +327,13 @@ class LlmLab:
     def environment(self) -> dict[str, str]:
         """Of commands outside."""
         kept = {name: value for name, value in os.environ.items() if name != "SSH_AUTH_SOCK"}
-        return {**kept, "HOME": str(self.home), "PYTHONPATH": "", "PYTHONFAULTHANDLER": "1", "COLUMNS": "200"}
+        return {
+            **kept,
+            "HOME": str(self.home),
+            "PYTHONPATH": str(CHECKOUT / "src"),
+            "PYTHONFAULTHANDLER": "1",
+            "COLUMNS": "200",
+        }
 
     def draftmark(self, verb: str, *words: str, host: str | None = None, user: str = "root") -> Ended:
         """Another verb, to its end, by a fresh process that knows nothing of a run."""

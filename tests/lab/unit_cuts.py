@@ -73,8 +73,8 @@ class Cuts:
         self._near = f"root@127.0.0.1:{lab.ssh_port}"
         self._scripts = Scripts(lab, self._host, prefix=cable.prefix)
 
-    def cut(self, number: int, phase: Phase, how: Cut) -> CutPoint:
-        """Cut it off for good: the link is there again when the controller has ended."""
+    def cut(self, number: int, phase: Phase, how: Cut, *, for_good: bool = True) -> CutPoint:
+        """Cut it off until the controller has ended, or only until the host has put the unit back."""
         before = self._lab.state()
         controller = self._scripts.begin(phase.script, OPTIONS)
         if phase.action != "prepare":
@@ -89,6 +89,8 @@ class Cuts:
             now = time.monotonic() - cut
             if not back and not self._lab.held() and not self._lab.agent_commands():
                 back = now
+                if not for_good:
+                    self._cable.mend()
             if not ended_s and controller.process.poll() is not None:
                 ended_s = now
             time.sleep(0.05)

@@ -194,12 +194,13 @@ def cycle_faults(cycle: Cycle) -> list[str]:
 def play_cycles(lab: LlmLab, count: int, host: str | None, seed: int) -> Iterator[Cycle]:
     """In a process on the unit's own host, or in one here."""
     words = [sys.executable, "-m", "tests.lab.unit_cycles", str(count), lab.base_url, "--seed", str(seed)]
-    here: list[str] = [*words, host] if host is not None else lab.machine.inside(["env", "-C", CHECKOUT, *words])
-    process = subprocess.Popen(here, cwd=CHECKOUT, env=lab.environment, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    for line in process.stdout:
-        yield Cycle(**json.loads(line))
-    assert process.wait() == 0
+    inside = ["env", "-C", str(CHECKOUT), f"PYTHONPATH={CHECKOUT / 'src'}", *words]
+    here: list[str] = [*words, host] if host is not None else lab.machine.inside(inside)
+    with subprocess.Popen(here, cwd=CHECKOUT, env=lab.environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            yield Cycle(**json.loads(line))
+    assert process.returncode == 0
 
 
 def main() -> None:

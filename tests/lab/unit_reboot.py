@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 
 from .llm_unit import UNIT, LlmLab
+from .unit_runs import Scripts
 from .unit_tune import Played, where
 
 _PHASES = ("measure", "start", "stop", "ready", "begin")
@@ -24,7 +25,7 @@ def reboots(lab: LlmLab, count: int, seed: int = 1) -> Iterator[Played]:
 def _reboot(lab: LlmLab, host: str | None, phase: str, chance: random.Random) -> Played:
     before = lab.state()
     trial = 2 if phase in ("measure", "start", "ready") else 1  # the second arm has a command line of its own
-    controller = lab.controller(host=host)
+    controller = Scripts(lab, host).begin("fresh")
     assert controller.await_phase(phase, trial), controller.wait()
     time.sleep(chance.uniform(0.0, 1.0))
     held, running = lab.held(), _drop_in(lab)

@@ -10,16 +10,12 @@ from pathlib import Path
 
 from .llm_unit import Controller, LlmLab
 
-_SHORT = (
-    *("--depth", "off,16", "--rounds", "1", "--workload", "copy", "--concurrency", "1"),
-    *("--requests", "1", "--max-tokens", "16", "--max-foreign-cpu", "1000"),
-)
 _QUICK = (
     *("--depth", "off,4", "--rounds", "1", "--concurrency", "1"),
     *("--requests", "1", "--max-tokens", "6", "--max-foreign-cpu", "1000"),
 )
-_FIRST_S = 2.0
-_TOKEN_S = {True: 1.0, False: 0.1}  # of the baseline, of what drafts: it wins by far, also on a busy machine
+_FIRST_S = 0.5
+_TOKEN_S = {True: 0.1, False: 0.04}  # of the baseline, of what drafts
 _TRIES = 5
 
 
@@ -59,8 +55,9 @@ PHASES = (
     Phase("late", "stop", 1, 0.6),
     Phase("late", "stopped", 1, 2.5),
     Phase("late", "restored", 1, 0.3),
-    Phase("keep", "stopped", 1, 3.0),
-    Phase("keep", "stopped", 1, 6.0),
+    Phase("keep", "resume", 1, 1.5),
+    Phase("keep", "vacated", 1, 2.0),
+    Phase("keep", "vacated", 1, 5.0),
     Phase("keep", "kept", 1, 0.3),
 )
 """Of the first trial, which has the baseline, and of the second, whose drop-in has a command line of its own; of
@@ -86,38 +83,42 @@ class Scripts:
         self._options = options
         self._model: Path | None = None
 
+    def prepare(self) -> None:
+        """Make what all but new runs need."""
+        self._model = self._model or self._winner()
+
     def begin(self, script: str, options: Sequence[str] = ()) -> Controller:
         """Start one."""
         words = (*self._options, *options)
         if script == "fresh":
-            sweep = (*_QUICK, "--prompts", str(self._prompts()))
-            return self.lab.controller(*words, host=self.host, prefix=self._prefix, sweep=sweep)
+            return self.lab.controller(*words, host=self.host, prefix=self._prefix, sweep=self._sweep())
         keep = ("--keep",) if script == "keep" else ()
-        left = self._cut_short("02-" if script == "keep" else "03-")
-        return self.lab.controller(*words, *keep, host=self.host, prefix=self._prefix, resume=left)
+        run = self._cut_short(last_trial=script == "keep")
+        return self.lab.controller(*words, *keep, host=self.host, prefix=self._prefix, resume=run)
 
-    def _prompts(self) -> Path:
-        path = Path("/etc/lab-prompts.jsonl") if self.host is None else self.lab.folder / "prompts.jsonl"
+    def _sweep(self) -> tuple[str, ...]:
+        path = Path("/var/lab-prompts.jsonl") if self.host is None else self.lab.folder / "prompts.jsonl"
         if not (seen := self.lab.seen(path, self.host)).exists():
             seen.write_text('{"prompt": "One, two, three,"}\n')
-        return path
+        return (*_QUICK, "--prompts", str(path))
 
-    def _cut_short(self, trial: str) -> Path:
-        """A copy of the model run as if one of its trials were still to run."""
-        if self._model is None:
-            self._model = self._winner()
+    def _cut_short(self, *, last_trial: bool) -> Path:
+        """A copy of the model run as it was before its end, or before its last trial."""
+        self.prepare()
+        assert self._model is not None
         copy = self.lab.new_run(self.host)
         seen = self.lab.seen(copy, self.host)
         shutil.copytree(self.lab.seen(self._model, self.host), seen)
         (seen / "actions.jsonl").write_text("")
-        shutil.rmtree(next(path for path in (seen / "trials").iterdir() if path.name.startswith(trial)))
+        if not last_trial:
+            shutil.rmtree(max((seen / "trials").iterdir()))
         return copy
 
     def _winner(self) -> Path:
         """A finished run that names one, however busy this machine was: its figures are made up."""
         for _ in range(_TRIES):
             run = self.lab.new_run(self.host)
-            ended = self.lab.draftmark("tune", *self._options, *_SHORT, "--run", str(run), host=self.host)
+            ended = self.lab.draftmark("tune", *self._options, *self._sweep(), "--run", str(run), host=self.host)
             trials = sorted((self.lab.seen(run, self.host) / "trials").iterdir())
             if ended.status in (0, 10, 40) and all(_whole(trial) for trial in trials):
                 for trial in trials:
@@ -136,7 +137,8 @@ def _whole(trial: Path) -> bool:
 
 def _make_up(trial: Path) -> None:
     """Every token of a trial took the same time, and drafting pays."""
-    token_s = _TOKEN_S[trial.name.endswith("-off")]
+    baseline = trial.name.endswith("-off")
+    token_s = _TOKEN_S[baseline]
     file, at, lines = trial / "requests.jsonl", 0.0, []
     for record in map(json.loads, file.read_text().splitlines()):
         record["chunks"] = [[_FIRST_S + token_s * tokens, tokens] for _, tokens in record["chunks"]]
@@ -144,6 +146,8 @@ def _make_up(trial: Path) -> None:
         record["sent_at_s"], record["end_at_s"] = at, at + last
         record["first_byte_at_s"] = record["first_token_at_s"] = at + first
         record["last_token_at_s"] = at + last
+        if not baseline:
+            record["drafted_tokens"], record["accepted_tokens"] = 4, 3
         at += last + 0.1
         lines.append(json.dumps(record))
     file.write_text("\n".join(lines) + "\n")
