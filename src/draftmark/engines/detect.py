@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from draftmark.engines.http import call
 from draftmark.engines.llamacpp.client import LlamaServerClient
 from draftmark.engines.llamacpp.engine import LlamaCpp
+from draftmark.engines.sglang.client import SglangClient
+from draftmark.engines.sglang.engine import SGLang
 from draftmark.errors import BadInputError
 from draftmark.ports import EngineClient
 
@@ -50,17 +52,19 @@ def detect(url: str) -> Detected:
                 client=LlamaServerClient(base),
                 extra=LlamaCpp().request_extra(),
             )
-    for path, engine in (("/get_model_info", "sglang"), ("/version", "vllm")):
-        reply = call(base + path)
-        document = reply.json() if reply is not None and reply.status == 200 else None
-        if isinstance(document, dict):
-            version = document.get("version")
-            return Detected(
-                engine=engine,
-                version=version if isinstance(version, str) else None,
-                evidence=f"GET {path} answers",
-                client=None,
-            )
+    found = _sglang(base)
+    if found is not None:
+        return found
+    reply = call(f"{base}/version")
+    document = reply.json() if reply is not None and reply.status == 200 else None
+    if isinstance(document, dict):
+        version = document.get("version")
+        return Detected(
+            engine="vllm",
+            version=version if isinstance(version, str) else None,
+            evidence="GET /version answers",
+            client=None,
+        )
     models = call(f"{base}/v1/models")
     if models is None and props is None:
         raise BadInputError(
@@ -69,3 +73,20 @@ def detect(url: str) -> Detected:
             next_step="check host and port; the server may still be loading",
         )
     return Detected(engine="unknown", version=None, evidence="none of the known endpoints answers", client=None)
+
+
+def _sglang(base: str) -> Detected | None:
+    """By its model document; /get_model_info is the name that old servers have and new ones warn of."""
+    for path in ("/model_info", "/get_model_info"):
+        reply = call(base + path)
+        document = reply.json() if reply is not None and reply.status == 200 else None
+        if isinstance(document, dict) and "model_path" in document:
+            client = SglangClient(base)
+            return Detected(
+                engine="sglang",
+                version=client.version(),
+                evidence=f"GET {path} has model_path",
+                client=client,
+                extra=SGLang().request_extra(),
+            )
+    return None

@@ -12,7 +12,8 @@ from draftmark.engines.flags import value_of
 from draftmark.engines.llamacpp import flags, logs
 from draftmark.engines.llamacpp.client import LlamaServerClient
 from draftmark.errors import BadInputError, UsageError
-from draftmark.model import Arm, DrainFacts, Evidence, Refusal
+from draftmark.model import Arm, DrainFacts, Evidence, Fit, FitFigures, Refusal
+from draftmark.ports import FitScene
 
 _GGUF_MAGIC = b"GGUF"
 
@@ -61,6 +62,14 @@ class LlamaCpp:
             path = value_of(command, flags.facts()["facts"][key])
             if path is not None:
                 _check_gguf(Path(path).expanduser())
+
+    def fit(self, command: Sequence[str], arms: Sequence[Arm], scene: FitScene) -> Fit | None:  # noqa: ARG002
+        """It fits layers to the memory by itself, and says so only when it starts."""
+        return None
+
+    def fit_figures(self, log: Sequence[str]) -> FitFigures | None:  # noqa: ARG002
+        """Not read from its log."""
+        return None
 
     def decisive(self, log: Sequence[str], file: str) -> Evidence | None:
         """The line that says why a start failed."""

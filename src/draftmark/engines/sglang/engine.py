@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from draftmark.engines.address import host_in_url, port_number, sendable_key
@@ -12,7 +13,8 @@ from draftmark.engines.sglang.flags import Parsed, first_argument, parse
 from draftmark.engines.sglang.hazards import hazards_of
 from draftmark.engines.sglang.versions import Find, Rules, facts, installed, rules_for
 from draftmark.errors import UsageError
-from draftmark.model import Arm, DrainFacts, Evidence, Refusal
+from draftmark.model import Arm, DrainFacts, Evidence, Fit, FitFigures, Refusal
+from draftmark.ports import FitScene
 
 
 class SGLang:
@@ -85,6 +87,20 @@ class SGLang:
                 evidence=(f"--config {path}",),
                 next_step="write its speculative settings as flags on the command line instead",
             )
+
+    def fit(self, command: Sequence[str], arms: Sequence[Arm], scene: FitScene) -> Fit | None:
+        """What each arm leaves of the GPU's memory, by the accounting of this version."""
+        from draftmark.engines.sglang.memory.entry import fit
+
+        if scene.version is None and self._version is not None:
+            scene = replace(scene, version=self._version)
+        return fit(command, arms, scene, self.with_arm)
+
+    def fit_figures(self, log: Sequence[str]) -> FitFigures | None:
+        """Tokens, requests at once and state slots by the last start in a log."""
+        from draftmark.engines.sglang.memory.boot import figures_of
+
+        return figures_of(log)
 
     def decisive(self, log: Sequence[str], file: str) -> Evidence | None:
         """The line that says why a start failed."""

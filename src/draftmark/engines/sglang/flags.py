@@ -62,7 +62,11 @@ def _introduces(before: Sequence[str]) -> bool:
         return _only_switches(words[1:])
     if name not in facts()["programs"]["wrappers"] and not _ENTRY.search(words[0]):
         return False
-    pythons = [at for at, word in enumerate(words) if _PYTHON.fullmatch(PurePath(word).name)]
+    pythons = [
+        at
+        for at, word in enumerate(words)
+        if _PYTHON.fullmatch(PurePath(word).name) and words[at - 1] != "--entrypoint"
+    ]
     return not pythons or _only_switches(words[pythons[-1] + 1 :])
 
 

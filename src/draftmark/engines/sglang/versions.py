@@ -101,7 +101,7 @@ def installed(command: Sequence[str], find: Find | None = None) -> str | None:
 
 def shell_find(patterns: Sequence[str]) -> str:
     """A shell line that prints the paths which match, for a host that is reached by commands."""
-    quoted = (re.sub(r"'?\*'?", "*", shlex.quote(pattern).replace("*", "'*'")) for pattern in patterns)
+    quoted = ("*".join(shlex.quote(part) if part else "" for part in pattern.split("*")) for pattern in patterns)
     return "ls -d " + " ".join(quoted) + " 2>/dev/null"
 
 
