@@ -76,9 +76,10 @@ def workload(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--api",
-        choices=("openai-chat", "openai"),
+        choices=("openai-chat", "openai", "sglang"),
         default="openai-chat",
-        help="openai-chat: /v1/chat/completions (default); openai: /v1/completions, without the chat template",
+        help="openai-chat: /v1/chat/completions (default); openai: /v1/completions, without the chat template; "
+        "sglang: SGLang's own /generate, with it, whose answers tell what became of the drafts",
     )
     group.add_argument(
         "--request-timeout", type=positive_number, default=120.0, metavar="S", help="longest request (default 120)"

@@ -34,7 +34,9 @@ _MOST_A_CHUNK = 16  # of a server that does not keep to `max_tokens`
 _ABSENT = msgspec.Raw(b"null")
 
 
-class _Usage(msgspec.Struct):
+class Usage(msgspec.Struct):
+    """Token counts: of the whole answer, or of all so far."""
+
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
 
@@ -54,7 +56,9 @@ class _Delta(msgspec.Struct):
     tool_calls: msgspec.Raw = _ABSENT
 
 
-class _Choice(msgspec.Struct):
+class Choice(msgspec.Struct):
+    """What one chunk adds."""
+
     delta: _Delta | None = None
     text: str | None = None
     finish_reason: str | None = None
@@ -72,17 +76,20 @@ class _Choice(msgspec.Struct):
         return said
 
 
-class _Event(msgspec.Struct):
-    choices: list[_Choice] | None = None
-    usage: _Usage | None = None
+class Event(msgspec.Struct):
+    """One event of a stream."""
+
+    choices: list[Choice] | None = None
+    usage: Usage | None = None
     timings: _Timings | None = None
     error: msgspec.Raw = _ABSENT
     object: str | None = None  # "error" in older vLLM, with `message` beside it
     message: str | None = None
 
 
-_decode_event = msgspec.json.Decoder(_Event).decode
-_DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_decode_event = msgspec.json.Decoder(Event).decode
+DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What decoding a server's JSON can raise."""
 
 
 # --- the answer -------------------------------------------------------------------------------------------
@@ -106,6 +113,7 @@ class Answer:
     output_tokens: int | None = None
     drafted_tokens: int | None = None
     accepted_tokens: int | None = None
+    accepted_histogram: tuple[int, ...] | None = None
     finish: str | None = None
     done: bool = False
     error: str | None = None
@@ -127,7 +135,7 @@ class AnswerReader:
         self._times: list[float] = []
         self._counts: list[int | None] = []
         self._text: list[str] = []
-        self._usage = _Usage()
+        self._usage = Usage()
         self._timings: _Timings | None = None
         self._total_told = False
         self._events = 0
@@ -174,17 +182,21 @@ class AnswerReader:
         if self._answer.error is not None:
             return
         try:
-            event = _decode_event(data)
-        except _DECODE_ERRORS as error:
+            event = self._decode(data)
+        except DECODE_ERRORS as error:
             self._fail("malformed", f"{error}: {data[:200].decode('utf-8', 'replace')}")
             return
         failed = event.object == "error" or bytes(event.error) != b"null"
-        if failed and (problem := _message(data)) is not None:
+        problem = (_message(data) or _message(b'{"error":%b}' % bytes(event.error))) if failed else None
+        if problem is not None:
             self._fail("error-event", problem)
             return
         self._take(at, event)
 
-    def _take(self, at: float, event: _Event) -> None:
+    def _decode(self, data: bytes) -> Event:
+        return _decode_event(data)
+
+    def _take(self, at: float, event: Event) -> None:
         if event.usage is not None:
             self._usage = event.usage
         if event.timings is not None:
@@ -248,7 +260,7 @@ class AnswerReader:
         return "no-end", "the stream ended without finish reason, usage or [DONE]"
 
 
-def _count(event: _Event) -> int | None:
+def _count(event: Event) -> int | None:
     """Output tokens so far, by this event's own word."""
     if event.usage is not None and event.usage.completion_tokens is not None:
         return event.usage.completion_tokens
@@ -280,7 +292,7 @@ def _message(body: bytes) -> str | None:
     """The server's words in an error document: OpenAI's, vLLM's, FastAPI's or llama.cpp's. None if it is none."""
     try:
         document = msgspec.json.decode(body)
-    except _DECODE_ERRORS:
+    except DECODE_ERRORS:
         return None
     if not isinstance(document, dict):
         return None

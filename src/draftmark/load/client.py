@@ -118,7 +118,7 @@ def run_closed_loop(
         base_url: `http://host:port` or `https://…`.
         workload: What to ask.
         concurrency: Slots.
-        api: `openai-chat` or `openai`.
+        api: `openai-chat`, `openai` or `sglang`.
         repeat: Passes over the workload.
         warmup: Requests sent first and marked; None is one a slot.
         extra: The engine's further body fields; a value `"{tag}"` becomes the request's tag.

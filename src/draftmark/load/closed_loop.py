@@ -11,11 +11,13 @@ import math
 from collections.abc import Callable
 from time import monotonic
 
-from draftmark.load.answers import Answer, AnswerReader, refusal
+from draftmark.errors import UsageError
+from draftmark.load.answers import Answer, AnswerReader, excerpt, refusal
 from draftmark.load.endpoint import ConnectError, Endpoint
 from draftmark.load.health import LagProbe
 from draftmark.load.http1 import Connection, Exchange
 from draftmark.load.measurement import CUT, tokens_of
+from draftmark.load.native import GenerateReader, generate_body, token_ids, tokenize_body
 from draftmark.load.plan import Job, LoadPlan, LoadRun
 from draftmark.load.protocols import APIS, Api, first_model, request_body
 from draftmark.model import RequestRecord
@@ -64,7 +66,7 @@ class _Slot:
 
     async def ask(self, job: Job) -> Exchange:
         option = self.run.option
-        usage = option.on
+        usage = option.on and not self.run.api.native
         exchange = await self.exchange_for(job, usage=usage)
         if not usage:
             return exchange
@@ -79,9 +81,12 @@ class _Slot:
 
     async def exchange_for(self, job: Job, *, usage: bool) -> Exchange:
         plan = self.run.plan
-        body = request_body(
-            self.run.api, job.prompt, tag=job.tag, model=self.run.model, usage=usage, extra=plan.extra
-        )
+        if self.run.api.native:
+            body = generate_body(job.prompt, self.run.token_ids[job.prompt.id], plan.extra, job.tag)
+        else:
+            body = request_body(
+                self.run.api, job.prompt, tag=job.tag, model=self.run.model, usage=usage, extra=plan.extra
+            )
         request = self.run.endpoint.request("POST", self.run.api.path, body, request_id=job.tag)
         while True:
             exchange = Exchange()
@@ -113,6 +118,7 @@ class _Run:
         self.plan = plan
         self.api: Api = APIS[plan.api]
         self.model = plan.model
+        self.token_ids: dict[str, list[int]] = {}
         self.option = _UsageOption()
         self.stopped: str | None = None
         self.records: list[RequestRecord] = []
@@ -158,6 +164,8 @@ class _Run:
     async def go(self) -> LoadRun:
         if self.model is None:
             self.model = await self._ask_model()
+        if self.api.native:
+            await self._tokenize()
         self._begin = monotonic()
         probe = LagProbe()
         slots = [_Slot(self) for _ in range(self.plan.concurrency)]
@@ -204,23 +212,51 @@ class _Run:
 
     async def _ask_model(self) -> str | None:
         """The server's own name for its model: some servers refuse a request without it."""
+        exchange = await self._once(self.endpoint.request("GET", "/v1/models"), 5.0)
+        return first_model(b"".join(data for _, data in exchange.reads)) if exchange.status == 200 else None
+
+    async def _tokenize(self) -> None:
+        """Every prompt as the server's chat template and tokeniser have it, before anything is measured.
+
+        Raises:
+            UsageError: The server does not tell; asking it without the template would be another workload.
+        """
+        for prompt in self.plan.workload.prompts:
+            request = self.endpoint.request("POST", "/tokenize", tokenize_body(prompt, self.model))
+            exchange = await self._once(request, self.plan.request_timeout_s)
+            if exchange.failure is not None:
+                self.stopped = f"POST /tokenize: {exchange.failure.kind}: {exchange.failure.detail}"
+                return
+            body = b"".join(data for _, data in exchange.reads)
+            ids = token_ids(body) if exchange.status == 200 else None
+            if ids is None:
+                raise UsageError(
+                    "the server does not turn messages into token ids, which its native API is asked with",
+                    evidence=(f"POST /tokenize: HTTP {exchange.status}: {excerpt(body)}",),
+                    next_step="ask it over --api openai-chat",
+                )
+            self.token_ids[prompt.id] = ids
+
+    async def _once(self, request: bytes, timeout_s: float) -> Exchange:
+        """A request on a connection of its own."""
         exchange = Exchange()
         try:
             connection = await self.connect()
-        except ConnectError:
-            return None
+        except ConnectError as error:
+            exchange.fail(error.failure.kind, error.failure.detail)
+            return exchange
         try:
-            await connection.send(self.endpoint.request("GET", "/v1/models"), exchange, 5.0)
+            await connection.send(request, exchange, timeout_s)
         finally:
             connection.abort()
-        return first_model(b"".join(data for _, data in exchange.reads)) if exchange.status == 200 else None
+        return exchange
 
     # --- answers ------------------------------------------------------------------------------------------------
 
     async def _read_answers(self) -> None:
         while (item := await self._ended.get()) is not None:
             job, exchange = item
-            answer = await _read(exchange, job.prompt.max_tokens)
+            answer = await _read(exchange, job.prompt.max_tokens, native=self.api.native)
             self._doubted += answer.doubted
             record = self._record(job, exchange, answer)
             self.records.append(record)
@@ -261,6 +297,7 @@ class _Run:
             output_tokens=answer.output_tokens,
             drafted_tokens=answer.drafted_tokens,
             accepted_tokens=answer.accepted_tokens,
+            accepted_histogram=answer.accepted_histogram,
             finish=answer.finish,
             error=answer.error,
             error_detail=answer.detail,
@@ -289,11 +326,11 @@ class _Run:
         return tuple(out)
 
 
-async def _read(exchange: Exchange, max_tokens: int) -> Answer:
+async def _read(exchange: Exchange, max_tokens: int, *, native: bool = False) -> Answer:
     """Decode an answer in steps, letting arrivals be stamped between them."""
     if exchange.status != 200:
         return refusal(exchange)
-    reader, step = AnswerReader(max_tokens), 0
+    reader, step = (GenerateReader if native else AnswerReader)(max_tokens), 0
     for at, data in exchange.reads:
         reader.feed(at, data)
         step += len(data)

@@ -218,8 +218,9 @@ def _acceptance(records: Sequence[RequestRecord], counters: Counters | None) -> 
     told = [r for r in records if not r.warmup and r.error is None and r.drafted_tokens is not None]
     if not told:
         return None
+    rounds = [sum(r.accepted_histogram) for r in told if r.accepted_histogram is not None]
     return Acceptance(
-        drafts=None,
+        drafts=sum(rounds) if len(rounds) == len(told) else None,
         drafted_tokens=sum(r.drafted_tokens or 0 for r in told),
         accepted_tokens=sum(r.accepted_tokens or 0 for r in told),
         output_tokens=sum(tokens_of(r) for r in told),

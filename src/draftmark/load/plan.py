@@ -43,7 +43,7 @@ class LoadPlan:
     Attributes:
         workload: What is asked: its prompts in order, the whole list `repeat` times.
         concurrency: Slots.
-        api: `openai-chat` or `openai`.
+        api: `openai-chat`, `openai` or `sglang`.
         repeat: Passes over the workload.
         warmup: Requests sent first, from the start of the workload, and marked; None is one a slot.
         extra: The engine's further body fields.

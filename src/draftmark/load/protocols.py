@@ -1,4 +1,4 @@
-"""What is asked of an OpenAI-compatible server: its paths and bodies."""
+"""What is asked of a server: its paths and bodies."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ class Api:
         name: As `--api` says it.
         path: Below the server's base.
         chat: Messages are sent as they are; otherwise their contents are joined into one prompt.
+        native: SGLang's own form, which takes token ids; see `draftmark.load.native`.
     """
 
     name: str
     path: str
     chat: bool
+    native: bool = False
 
 
 APIS = {
@@ -30,6 +32,7 @@ APIS = {
     for api in (
         Api("openai-chat", "/v1/chat/completions", chat=True),
         Api("openai", "/v1/completions", chat=False),
+        Api("sglang", "/generate", chat=True, native=True),
     )
 }
 
@@ -43,7 +46,7 @@ def request_body(
     usage: bool = True,
     extra: Mapping[str, object] | None = None,
 ) -> bytes:
-    """The JSON body of one request.
+    """The JSON body of one request to an OpenAI-compatible server.
 
     Args:
         api: The surface.

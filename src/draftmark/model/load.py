@@ -86,6 +86,8 @@ class RequestRecord:
         output_tokens: As the server counts them; None when it gave no count.
         drafted_tokens: Draft tokens proposed for this request, from the server; None if not reported.
         accepted_tokens: Draft tokens accepted.
+        accepted_histogram: Verification rounds by the number of drafts accepted in them, from none on; None where
+            the server does not tell.
         finish: The server's finish reason.
         error: Kind of error, such as `http-500`, `reset`, `no-end`; `cut` when we ended it; None when it completed.
         error_detail: The server's own words, cut at 300 characters.
@@ -108,6 +110,7 @@ class RequestRecord:
     output_tokens: int | None = None
     drafted_tokens: int | None = None
     accepted_tokens: int | None = None
+    accepted_histogram: tuple[int, ...] | None = None
     finish: str | None = None
     error: str | None = None
     error_detail: str | None = None

@@ -1,0 +1,149 @@
+"""SGLang's own `/generate`: what is asked there, and how its streamed answer is read.
+
+It is asked with token ids, which the server's `/tokenize` has made of the messages with the chat template: the very
+prompt that `/v1/chat/completions` would have made. Its answers say, per request, what became of the drafts.
+
+A chunk is `{"text", "output_ids", "meta_info"}`, its text all so far, or only what is new under
+`--incremental-streaming-output`; `completion_tokens` in `meta_info` counts all so far in every chunk. Names of the
+draft figures changed: those of 0.5.10, those of 0.5.12 to 0.5.17, and those since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from draftmark.load.answers import DECODE_ERRORS, MOST_TOKENS, Answer, AnswerReader, Choice, Event, Usage
+from draftmark.load.http1 import Exchange
+from draftmark.model import Prompt
+
+_MOST_ACCEPTED = 1024  # of one round; a longer histogram is none
+
+
+class _Meta(msgspec.Struct):
+    finish_reason: msgspec.Raw = msgspec.Raw(b"null")
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    spec_num_proposed_drafts: int | None = None
+    spec_proposed_drafts: int | None = None
+    spec_draft_token_num: int | None = None
+    spec_num_correct_drafts: int | None = None
+    spec_accepted_drafts: int | None = None
+    spec_accept_token_num: int | None = None
+    spec_correct_drafts_histogram: list[int] | None = None
+    spec_accept_histogram: list[int] | None = None
+
+    def drafted(self) -> int | None:
+        return _first(self.spec_num_proposed_drafts, self.spec_proposed_drafts, self.spec_draft_token_num)
+
+    def accepted(self) -> int | None:
+        return _first(self.spec_num_correct_drafts, self.spec_accepted_drafts, self.spec_accept_token_num)
+
+    def histogram(self) -> tuple[int, ...] | None:
+        """Rounds by the number of drafts accepted in them; None where there is none, or one that cannot be true."""
+        found = self.spec_correct_drafts_histogram or self.spec_accept_histogram
+        if not found or len(found) > _MOST_ACCEPTED or any(not 0 <= count <= MOST_TOKENS for count in found):
+            return None
+        return tuple(found)
+
+
+class _Chunk(msgspec.Struct):
+    text: str | None = None
+    output_ids: list[int] | None = None
+    meta_info: _Meta | None = None
+    error: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _Finish(msgspec.Struct):
+    type: str | None = None
+    message: str | None = None
+
+
+class _Tokens(msgspec.Struct):
+    tokens: list[int]
+
+
+_decode_chunk = msgspec.json.Decoder(_Chunk).decode
+_decode_finish = msgspec.json.Decoder(_Finish | str | None).decode
+_decode_tokens = msgspec.json.Decoder(_Tokens).decode
+
+
+def generate_body(prompt: Prompt, token_ids: Sequence[int], extra: Mapping[str, object], tag: str) -> bytes:
+    """The JSON body of one request.
+
+    Args:
+        prompt: What to ask.
+        token_ids: The prompt as the server's tokeniser has it.
+        extra: As for the chat API; `cache_salt` is `extra_key` here.
+        tag: Takes the place of a value `"{tag}"`.
+    """
+    sampling: dict[str, object] = {"max_new_tokens": prompt.max_tokens, "temperature": prompt.temperature}
+    if prompt.seed is not None:
+        sampling["sampling_seed"] = prompt.seed
+    body: dict[str, object] = {"input_ids": list(token_ids), "sampling_params": sampling, "stream": True}
+    for key, value in extra.items():
+        body["extra_key" if key == "cache_salt" else key] = tag if value == "{tag}" else value
+    return msgspec.json.encode(body)
+
+
+def tokenize_body(prompt: Prompt, model: str | None) -> bytes:
+    """The body that asks `/tokenize` for a prompt with the chat template applied (since 0.5.12)."""
+    messages = [{"role": m.role, "content": m.content} for m in prompt.messages]
+    return msgspec.json.encode({"messages": messages} if model is None else {"model": model, "messages": messages})
+
+
+def token_ids(body: bytes) -> list[int] | None:
+    """The answer of `/tokenize`; None when it is none."""
+    try:
+        return _decode_tokens(body).tokens or None
+    except DECODE_ERRORS:
+        return None
+
+
+class GenerateReader(AnswerReader):
+    """Reads one answer of `/generate`."""
+
+    def __init__(self, max_tokens: int | None = None) -> None:
+        super().__init__(max_tokens)
+        self._so_far = ""
+        self._meta = _Meta()
+
+    def finish(self, exchange: Exchange) -> Answer:
+        """The whole answer, once everything was fed, with what became of its drafts."""
+        answer = super().finish(exchange)
+        meta = self._meta
+        drafted = self._believed(meta.drafted(), MOST_TOKENS)
+        accepted = self._believed(meta.accepted(), drafted or 0)
+        if drafted is not None and accepted is not None:
+            answer.drafted_tokens, answer.accepted_tokens = drafted, accepted
+            answer.accepted_histogram = meta.histogram()
+        return answer
+
+    def _decode(self, data: bytes) -> Event:
+        chunk = _decode_chunk(data)
+        meta = self._meta = chunk.meta_info or self._meta
+        reason = _decode_finish(meta.finish_reason)
+        finish = reason.type if isinstance(reason, _Finish) else reason
+        if finish == "abort":
+            message = reason.message if isinstance(reason, _Finish) else None
+            return Event(error=msgspec.Raw(msgspec.json.encode({"message": message or "the request was aborted"})))
+        said = self._new(chunk)
+        usage = Usage(prompt_tokens=meta.prompt_tokens, completion_tokens=meta.completion_tokens)
+        return Event(choices=[Choice(text=said, finish_reason=finish)], usage=usage, error=chunk.error)
+
+    def _new(self, chunk: _Chunk) -> str:
+        """What this chunk adds. All ids so far beside a text that goes on from the last one make it cumulative."""
+        text = chunk.text or ""
+        total = self._meta.completion_tokens
+        whole = chunk.output_ids is None or total is None or len(chunk.output_ids) >= total
+        if whole and text.startswith(self._so_far):
+            said = text[len(self._so_far) :]
+            self._so_far = text
+            return said
+        self._so_far += text
+        return text
+
+
+def _first(*values: int | None) -> int | None:
+    return next((value for value in values if value is not None), None)
