@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -15,6 +15,9 @@ from draftmark.model import (
     Counters,
     DrainFacts,
     Evidence,
+    Fit,
+    FitFigures,
+    Gpu,
     Health,
     Identity,
     Refusal,
@@ -207,6 +210,28 @@ class EngineClient(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitScene:
+    """What an engine may look at to tell what fits.
+
+    Attributes:
+        read: The beginning of a file of the service's host; OSError where it cannot be read.
+        gpus: Those that the service would use; empty when they are not known.
+        log: Lines of the log of a start of this service, for calibration; `log_name`: as people call it.
+        version: Of the engine, where the user or the host tells it.
+        model_dir: Where `config.json` is, if elsewhere than the command line says.
+        environment: Variables set for the service.
+    """
+
+    read: Callable[[str], bytes]
+    gpus: tuple[Gpu, ...] = ()
+    log: Iterable[str] | None = None
+    log_name: str | None = None
+    version: str | None = None
+    model_dir: str | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
 class Engine(Protocol):
     """What an engine's folder offers: its flags, its log, its HTTP surface. Pure but for `client`."""
 
@@ -245,6 +270,21 @@ class Engine(Protocol):
         Raises:
             BadInputError: A model file is missing or is not what it should be.
         """
+        ...
+
+    def fit(self, command: Sequence[str], arms: Sequence[Arm], scene: FitScene) -> Fit | None:
+        """What each arm leaves of the memory, before anything is started; None where the engine cannot tell.
+
+        An empty command line takes the flags from the scene's log.
+
+        Raises:
+            UsageError: Something is missing that would tell.
+            BadInputError: The model's config or the log cannot be used.
+        """
+        ...
+
+    def fit_figures(self, log: Sequence[str]) -> FitFigures | None:
+        """What a server that started has, by its own log; None where that does not tell."""
         ...
 
     def decisive(self, log: Sequence[str], file: str) -> Evidence | None:

@@ -23,6 +23,7 @@ from draftmark.errors import DraftmarkError, Interrupted, UsageError
 _VERBS = {
     "tune": ("tune", "find the depth: start each one, measure it, decide, put everything back"),
     "plan": ("plan", "say what tune would do: arms, restarts, minutes, the exact change of flags"),
+    "fit": ("fit", "say what each depth leaves of the GPU's memory, before anything is started"),
     "inspect": ("inspect", "engine, flags, speculation state, and what would make tuning unsafe"),
     "bench": ("bench", "load a service and measure it"),
     "why": ("why", "say why a server died, with the lines that prove it: a live service, or files"),

@@ -23,6 +23,8 @@ from draftmark.model import (
     Counters,
     DrainFacts,
     Evidence,
+    Fit,
+    FitFigures,
     Health,
     Identity,
     Refusal,
@@ -33,7 +35,7 @@ from draftmark.model import (
     Trial,
     Workload,
 )
-from draftmark.ports import CpuSample
+from draftmark.ports import CpuSample, FitScene
 from draftmark.run.records import Slot
 from draftmark.service.interlock import Interlock
 from draftmark.tune.closing import Ends
@@ -121,6 +123,8 @@ class FakeEngine:
 
     def __init__(self, world: FakeWorld) -> None:
         self._world = world
+        self.fits: Fit | None = None
+        self.found: FitFigures | None = None
 
     def recognises(self, command: Sequence[str]) -> bool:
         """Its own program's name."""
@@ -148,6 +152,14 @@ class FakeEngine:
 
     def check(self, command: Sequence[str]) -> None:
         """No files."""
+
+    def fit(self, command: Sequence[str], arms: Sequence[Arm], scene: FitScene) -> Fit | None:
+        """As the fake is told."""
+        return self.fits
+
+    def fit_figures(self, log: Sequence[str]) -> FitFigures | None:
+        """As the fake is told."""
+        return self.found
 
     def decisive(self, log: Sequence[str], file: str) -> Evidence | None:
         """The first line that says fatal."""

@@ -1,0 +1,1 @@
+"""The memory arithmetic of SGLang, by version: what fits, told before a start."""

@@ -1,0 +1,293 @@
+"""From a service, its host and a log to the verdict on its arms: what the port `Engine.fit` does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from draftmark.engines.sglang.log.boot import BootLog, read_boot
+from draftmark.engines.sglang.memory import budget as budgets
+from draftmark.engines.sglang.memory import reading
+from draftmark.engines.sglang.memory.anatomy import Anatomy, Draft, Tensors
+from draftmark.engines.sglang.memory.boot import Boot, boot_of, command_of, same_weights
+from draftmark.engines.sglang.memory.cell import item_bytes
+from draftmark.engines.sglang.memory.fit import Case, judge
+from draftmark.engines.sglang.memory.fraction import Defaults, defaults
+from draftmark.engines.sglang.memory.rules import Choice, choose
+from draftmark.engines.sglang.memory.settings import Settings, settings_of, values_of
+from draftmark.engines.sglang.memory.slack import graphs_wanted
+from draftmark.engines.sglang.memory.unmodelled import SPREAD, not_modelled, refuse_model
+from draftmark.errors import BadInputError, UsageError
+from draftmark.model import Arm, Fit
+from draftmark.ports import FitScene
+
+WithArm = Callable[[Sequence[str], Arm], Sequence[str]]
+_CONFIG_BYTES = 4 << 20
+
+
+@dataclass(slots=True, kw_only=True)
+class _Service:
+    """What all arms share, and what is found on the way."""
+
+    scene: FitScene
+    choice: Choice
+    command: tuple[str, ...]
+    with_arm: WithArm
+    told: str
+    config: Mapping[str, Any]
+    boot: Boot | None
+    assumptions: dict[str, None]
+    used: bool = False
+
+    def assume(self, *what: str | None) -> None:
+        """Note what had to be assumed, once."""
+        self.assumptions.update(dict.fromkeys(each for each in what if each is not None))
+
+    def values(self, arm: Arm) -> dict[str, object]:
+        """The arguments of an arm; what its command line leaves to the card as the log has it."""
+        try:
+            words = self.with_arm(self.command, arm)
+        except UsageError:
+            if not arm.depth or reading.own_draft(self.config, Settings()) is None:
+                raise
+            words = self.with_arm((*self.command, "--speculative-algorithm", "NEXTN"), arm)
+            self.assume("no speculation method is named: NEXTN, which drafts with the model's own layers")
+        own = values_of(words, self.told)
+        resolved = {} if self.boot is None else self.boot.resolved()
+        return {**resolved, **{name: value for name, value in own.items() if value is not None}}
+
+
+def fit(command: Sequence[str], arms: Sequence[Arm], scene: FitScene, with_arm: WithArm) -> Fit:
+    """The verdict on every arm, each written by `with_arm`; an empty command line takes the flags from the log.
+
+    Raises:
+        BadInputError: The model, its config or the log cannot be used.
+        UsageError: Neither a card nor a log tells how much memory there is, or an arm cannot be written.
+    """
+    log = read_boot(scene.log) if scene.log is not None else None
+    version = scene.version or (log.version if log else None)
+    version, choice = _choice(version, log)
+    assumptions = dict.fromkeys(filter(None, (choice.assumption,)))
+    told = version or choice.rules.version
+    try:
+        boot = boot_of(log, values_of(command, told)) if log is not None else None
+    except ValueError as error:
+        raise BadInputError(f"the log's arguments cannot be read: {error}", next_step="check the log") from None
+    if not command:
+        if boot is None or not boot.values:
+            raise BadInputError(
+                "neither a command line nor a log with server_args tells the flags",
+                next_step="give them with --flags, or a log from its beginning",
+            )
+        command = command_of(boot.values, scene.model_dir)
+    path = scene.model_dir or _model_path(values_of(command, told))
+    config = read_config(scene, path)
+    refuse_model(config)
+    service = _Service(
+        scene=scene,
+        choice=choice,
+        command=tuple(command),
+        with_arm=with_arm,
+        told=told,
+        config=config,
+        boot=boot,
+        assumptions=assumptions,
+    )
+    verdicts = tuple(judge(arm, _case(service, arm)) for arm in arms)
+    return Fit(
+        engine="sglang",
+        version=version,
+        arms=verdicts,
+        calibrated_from=scene.log_name if service.used else None,
+        assumptions=tuple(assumptions),
+    )
+
+
+def _choice(version: str | None, log: BootLog | None) -> tuple[str | None, Choice]:
+    """The version and its rules: as told, else by what the log's wording leaves possible."""
+    if version is not None or log is None:
+        return version, choose(version)
+    since, until = log.version_range.since, log.version_range.until
+    if since is None and until is None:
+        return None, choose(None)
+    best = choose(since or until)
+    if since == until:
+        return since, replace(best, assumption=f"SGLang {since} or the like, by the log's wording")
+    other = choose(until).rules if since is not None and until is not None else choose(None).rules
+    what = (
+        f"the log's wording fits SGLang {since or 'older'} to {until or 'newer'}: the accounting of "
+        f"{best.rules.version} is assumed"
+    )
+    return None, Choice(rules=best.rules, others=(other,) if other != best.rules else (), assumption=what)
+
+
+def _model_path(values: Mapping[str, object]) -> str:
+    path = values.get("model_path")
+    if not isinstance(path, str) or not path:
+        raise UsageError("no model is named", next_step="give --model-path, or the model's directory")
+    return path
+
+
+def read_config(scene: FitScene, path: str) -> Mapping[str, Any]:
+    """A model's `config.json`: in its directory, or in the Hugging Face cache of the service's user.
+
+    Raises:
+        BadInputError: It cannot be found, or is no JSON object.
+    """
+    tried = []
+    for place in _places(scene, path):
+        try:
+            data = scene.read(place)
+        except OSError as error:
+            tried.append(f"{place}: {error.strerror or error}")
+            continue
+        try:
+            found = json.loads(data)
+        except (ValueError, RecursionError) as error:
+            raise BadInputError(
+                f"{place} is no JSON", evidence=(str(error)[:200],), next_step="check the file"
+            ) from None
+        if isinstance(found, dict):
+            return found
+        raise BadInputError(f"{place} holds no JSON object", next_step="check the file")
+    raise BadInputError(
+        f"no config.json of {path[:200]}",
+        evidence=tuple(tried),
+        next_step="give the directory that holds config.json: draftmark fit DIR",
+    )
+
+
+def _places(scene: FitScene, path: str) -> list[str]:
+    if path.endswith(".json"):
+        return [path]
+    places = [f"{path.rstrip('/')}/config.json"]
+    if path.count("/") == 1 and not path.startswith(("/", ".", "~")):
+        cache = scene.environment.get("HF_HUB_CACHE") or (
+            (scene.environment.get("HF_HOME") or scene.environment.get("HOME", "/root") + "/.cache/huggingface")
+            + "/hub"
+        )
+        folder = f"{cache}/models--{path.replace('/', '--')}"
+        try:
+            revision = scene.read(f"{folder}/refs/main").decode("ascii", "replace").strip()[:64]
+            places.append(f"{folder}/snapshots/{revision}/config.json")
+        except OSError:
+            places.append(f"{folder}/snapshots/…/config.json")
+    return places
+
+
+def _case(service: _Service, arm: Arm) -> Case:
+    values = service.values(arm)
+    names = service.config.get("architectures")
+    try:
+        settings = settings_of(values, str(names[0]) if isinstance(names, list) and names else None)
+    except ValueError as error:
+        raise UsageError(str(error), next_step="check the command line") from None
+    model = reading.anatomy_of(service.config, settings, weighed=service.boot is None)
+    draft = _draft(service, settings, model)
+    strange = not_modelled(values, service.scene.environment)
+    service.assume(*model.assumptions, item_bytes(settings, model)[1], *strange)
+    rules, gpus, boot = service.choice.rules, service.scene.gpus, service.boot
+    usual = defaults(rules, settings, model, min(each.total_mib for each in gpus)) if gpus else None
+    fraction, spread = _fraction(service, settings, usual)
+    log = boot.log if boot else None
+    case = Case(
+        rules=rules,
+        others=service.choice.others,
+        settings=settings,
+        model=model,
+        draft=draft,
+        budget=budgets.UNKNOWN,
+        fraction=fraction,
+        fraction_spread=spread,
+        extra_spread=0.0,
+        wanted=graphs_wanted(
+            log, boot.settings.draft_tokens if boot else 0, settings, usual.graphs_mib if usual else 1024.0
+        ),
+        environment=dict(service.scene.environment),
+    )
+    budget = _budget(service, case)
+    return replace(case, budget=budget, extra_spread=SPREAD * budget.pre * len(strange))
+
+
+def _draft(service: _Service, settings: Settings, model: Anatomy) -> Draft | None:
+    if not budgets.has_draft_weights(settings):
+        return None
+    path = settings.draft_path
+    if path is None or path in (settings.model_path, service.scene.model_dir):
+        own = reading.own_draft(service.config, settings)
+        if own is None:
+            service.assume(
+                f"{settings.algorithm} without a draft path, and the config names no layers to draft with: none "
+                "is counted"
+            )
+        return own
+    try:
+        return reading.other_draft(read_config(service.scene, path), settings)
+    except BadInputError as error:
+        if settings.algorithm == "STANDALONE":
+            raise
+        service.assume(f"the draft's config cannot be used ({error.what}): one layer like the target's is assumed")
+    layer = model.weights.bytes // max(1, model.layers)
+    return Draft(
+        weights=Tensors(bytes=2 * layer, spread=1.0), nextn=1, layers=1, architecture="", wrapped=False, cell=None
+    )
+
+
+def _fraction(service: _Service, settings: Settings, usual: Defaults | None) -> tuple[float, float]:
+    """The fraction in force, and by how much it may be off."""
+    boot = service.boot
+    if boot is not None and boot.fraction is not None and settings.fraction in (None, boot.fraction):
+        reserved = bool(service.choice.rules.speculation_reserve)
+        if not reserved or (boot.settings.algorithm is None) == (settings.algorithm is None):
+            return boot.fraction, 0.0
+    if settings.fraction is not None:
+        return settings.fraction, 0.0
+    if usual is None:
+        raise UsageError(
+            "how much memory the GPU has is not known, and with it the default of --mem-fraction-static",
+            next_step="give --gpu h200, --gpu 80GiB, or a boot log",
+        )
+    service.assume(f"--mem-fraction-static is not given: SGLang's default for this card, {usual.fraction:.3f}")
+    return usual.fraction, usual.spread
+
+
+def _budget(service: _Service, case: Case) -> budgets.Budget:
+    boot = service.boot
+    if boot is not None:
+        found = _from_boot(service, boot, case)
+        if found is not None:
+            service.used = True
+            service.assume(*found.remarks)
+            return found.budget
+        service.assume("the log does not tell the memory of this start: nothing is taken from it")
+    if not service.scene.gpus:
+        raise UsageError(
+            "how much memory the GPU has is not known", next_step="give --gpu h200, --gpu 80GiB, or a boot log"
+        )
+    if not case.model.weights.bytes:
+        reading.anatomy_of(service.config, case.settings)  # says why they cannot be told
+    gpu = min(service.scene.gpus, key=lambda each: each.total_mib)
+    if case.settings.tp * case.settings.pp > 1:
+        service.assume("what a tensor-parallel group's communication takes was not measured")
+    return budgets.from_card(gpu, case.settings, case.model, case.draft)
+
+
+def _from_boot(service: _Service, boot: Boot, case: Case) -> budgets.Calibration | None:
+    differ = same_weights(boot.settings, case.settings)
+    if differ:
+        service.assume(f"the log is of a start with another {', '.join(differ)}: its figures do not hold")
+        return None
+    if boot.fraction is None:
+        return None
+    own = replace(case, settings=boot.settings, others=())
+    return budgets.from_boot(
+        boot.log, case.rules, boot.settings, boot.fraction, case.draft or _boot_draft(service, boot, case),
+        own.pools, own.interval,
+    )  # fmt: skip
+
+
+def _boot_draft(service: _Service, boot: Boot, case: Case) -> Draft | None:
+    """The draft of the log's start, for an arm that has none."""
+    return _draft(service, boot.settings, case.model)

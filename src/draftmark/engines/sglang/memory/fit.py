@@ -1,0 +1,153 @@
+"""The verdict on every arm: does it start, and with how many tokens, state slots and requests at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from draftmark.engines.sglang.memory import levers, words
+from draftmark.engines.sglang.memory.anatomy import Anatomy, Draft
+from draftmark.engines.sglang.memory.budget import Budget
+from draftmark.engines.sglang.memory.cell import Cell, cell_of
+from draftmark.engines.sglang.memory.pools import Pools, budget_for, solve
+from draftmark.engines.sglang.memory.rules import Rules
+from draftmark.engines.sglang.memory.settings import Settings
+from draftmark.engines.sglang.memory.slack import Slack, slack_of
+from draftmark.engines.sglang.memory.state import StateCost, cost_of
+from draftmark.model import Arm, FitArm, FitFigures
+
+MIB = float(1 << 20)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """Everything that one arm's verdict follows from.
+
+    Attributes:
+        others: Rules that could hold as well.
+        fraction: `--mem-fraction-static` in force; `fraction_spread`: by which a default may be off.
+        extra_spread: Bytes by which the budget may be off on top, for what is not modelled.
+        wanted: Bytes that CUDA graphs will take, and whether a log says so.
+    """
+
+    rules: Rules
+    others: tuple[Rules, ...]
+    settings: Settings
+    model: Anatomy
+    draft: Draft | None
+    budget: Budget
+    fraction: float
+    fraction_spread: float
+    extra_spread: float
+    wanted: tuple[float, bool]
+    environment: dict[str, str]
+
+    def under(self, rules: Rules) -> Case:
+        """The same service under another release's accounting."""
+        return replace(self, rules=rules, others=())
+
+    def parts(self) -> tuple[Cell, StateCost | None]:
+        """What a token and a state cost."""
+        cell = cell_of(self.rules, self.settings, self.model, self.draft)
+        if self.model.state is None:
+            return cell, None
+        return cell, cost_of(self.rules, self.settings, self.model.state, self.model.architecture, self.environment)
+
+    def reserved(self) -> float:
+        """What a multimodal model's run time takes out of the budget."""
+        if not self.model.multimodal or not self.rules.multimodal_reserve:
+            return 0.0
+        return self.rules.multimodal_reserve["cache"] * MIB
+
+    def available(self) -> float:
+        """The budget."""
+        return self.budget.of(self.rules, self.settings, self.fraction) - self.reserved()
+
+    def uncertainty(self) -> tuple[float, float]:
+        """By how much the budget may be lower, and higher."""
+        either = self.budget.uncertainty(self.rules, self.settings, self.fraction) + self.extra_spread
+        either += self.fraction_spread * self.budget.pre
+        lower = self.rules.multimodal_reserve.get("transport", 0) * MIB if self.model.multimodal else 0.0
+        return either + lower, either
+
+    def pools(self, budget: float) -> Pools:
+        """What a budget gives."""
+        cell, cost = self.parts()
+        return solve(self.rules, self.settings, cell, cost, budget, self.model.context)
+
+    def interval(self, pools: Pools) -> tuple[float, float]:
+        """The budgets that give these pools."""
+        cell, cost = self.parts()
+        return budget_for(self.rules, self.settings, cell, cost, pools)
+
+    def slack(self, pools: Pools) -> Slack:
+        """What is left beside the pools."""
+        cell, cost = self.parts()
+        free = (1 - self.fraction) * self.budget.pre + self.reserved()
+        if not self.rules.draft_resident:
+            free -= self.budget.draft if self.settings.algorithm not in (None, "NGRAM") else 0
+        return slack_of(self.settings, cell, cost, pools, free, self.wanted, self.model.context)
+
+
+def judge(arm: Arm, case: Case) -> FitArm:
+    """The verdict on one arm."""
+    budget = case.available()
+    pools = case.pools(budget)
+    slack = case.slack(pools)
+    lower, higher = case.uncertainty()
+    outcomes = [
+        each.pools(each.available() + change)
+        for each in (case, *(case.under(rules) for rules in case.others))
+        for change in (-lower, 0.0, higher)
+    ]
+    fits = _fits(outcomes, slack)
+    figures = _figures(pools) if pools.starts and fits is not False else FitFigures()
+    low, high = _bounds(outcomes) if fits is not False else (FitFigures(), FitFigures())
+    return FitArm(
+        arm=arm,
+        fits=fits,
+        figures=figures,
+        low=low,
+        high=high,
+        binding=_binding(budget, pools, slack),
+        because=tuple(words.arithmetic(case, budget, pools, slack)),
+        to_get_more=tuple(levers.levers(case, pools, slack)),
+    )
+
+
+def _fits(outcomes: Sequence[Pools], slack: Slack) -> bool | None:
+    starts = {each.starts for each in outcomes}
+    if starts == {False}:
+        return False
+    if starts != {True}:
+        return None
+    return slack.enough
+
+
+def _figures(pools: Pools) -> FitFigures:
+    return FitFigures(kv_tokens=pools.tokens, max_running_requests=pools.running, state_slots=pools.slots)
+
+
+def _bounds(outcomes: Sequence[Pools]) -> tuple[FitFigures, FitFigures]:
+    """Least and most of each figure; a start that fails has none of anything."""
+    pairs: list[tuple[int, int] | None] = []
+    for name in ("tokens", "running", "slots"):
+        values = [getattr(each, name) for each in outcomes]
+        pairs.append(None if None in values else (max(0, min(values)), max(0, max(values))))
+    low, high = ([None if pair is None else pair[end] for pair in pairs] for end in (0, 1))
+    return (
+        FitFigures(kv_tokens=low[0], max_running_requests=low[1], state_slots=low[2]),
+        FitFigures(kv_tokens=high[0], max_running_requests=high[1], state_slots=high[2]),
+    )
+
+
+def _binding(budget: float, pools: Pools, slack: Slack) -> str:
+    if budget <= 0:
+        return "weights"
+    if pools.slots is not None and (pools.slots <= 0 or pools.left <= 0 or pools.running <= 0):
+        return "state-slots"
+    if not pools.starts:
+        return "kv-tokens"
+    if slack.enough is not True:
+        return "graphs"
+    return pools.limit

@@ -1,0 +1,239 @@
+"""The flags of one arm that memory depends on, resolved as SGLang resolves them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from draftmark.engines.sglang.flags import parse
+from draftmark.engines.sglang.versions import rules_for
+
+# Arguments that changed their name.
+_ALIASES = {
+    "mamba_scheduler_strategy": "mamba_radix_cache_strategy",
+    "cuda_graph_max_bs": "cuda_graph_max_bs_decode",
+}
+_EAGLE = frozenset({"EAGLE", "EAGLE3", "FROZEN_KV_MTP", "STANDALONE"})
+# 14:arg_groups/speculative_hook.py:512-545: (steps, topk, draft tokens) when all three are left out.
+_AUTO = {"LlamaForCausalLM": (5, 4, 8), "Grok1ForCausalLM": (5, 4, 8), "Grok1VForCausalLM": (5, 4, 8)}
+_AUTO_ELSE = (3, 1, 4)
+_NGRAM_DRAFT_TOKENS = 12
+_DFLASH_BLOCK = 16
+SPECULATIVE_RUNNING = 48
+"""Requests at once that speculation sets when `--max-running-requests` is not given (14:…hook:260-405)."""
+
+Values = Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What one start is asked for.
+
+    Attributes:
+        fraction: `--mem-fraction-static`; None for the default.
+        algorithm: Upper case, NEXTN as EAGLE; None without speculation.
+        steps: `--speculative-num-steps`; 0 without speculation.
+        draft_tokens: D: tokens that one verification looks at; 0 without speculation.
+        draft_path: Of the draft model; None when it is loaded from the target or there is none.
+        running: `--max-running-requests` as asked for; None for the default.
+        state_slots: `--max-mamba-cache-size`.
+        state_ratio: `--mamba-full-memory-ratio`.
+        strategy: `--mamba-radix-cache-strategy`.
+        adaptive: Drafts change their length while it serves.
+    """
+
+    model_path: str | None = None
+    fraction: float | None = None
+    algorithm: str | None = None
+    steps: int = 0
+    topk: int = 1
+    draft_tokens: int = 0
+    draft_path: str | None = None
+    draft_quantization: str | None = None
+    running: int | None = None
+    max_total_tokens: int | None = None
+    page_size: int = 1
+    kv_dtype: str = "auto"
+    dtype: str = "auto"
+    ssm_dtype: str | None = None
+    state_slots: int | None = None
+    state_ratio: float = 0.9
+    strategy: str = "auto"
+    linear_backend: str = "triton"
+    radix: bool = True
+    overlap: bool = True
+    window_ratio: float = 0.8
+    hybrid_window: bool = True
+    tp: int = 1
+    pp: int = 1
+    dp: int = 1
+    dp_attention: bool = False
+    context: int | None = None
+    chunked_prefill: int | None = None
+    prefill_tokens: int | None = None
+    graph_max_bs: int | None = None
+    graphs: bool = True
+    prefill_graphs: bool = True
+    replayssm: bool = False
+    replay_length: int = 16
+    quantization: str | None = None
+    language_only: bool = False
+    adaptive: bool = False
+
+    @property
+    def eagle(self) -> bool:
+        """The draft is a model with a KV pool of its own, as long as the target's."""
+        return self.algorithm in _EAGLE
+
+    @property
+    def attention_tp(self) -> int:
+        """Ranks that one request's attention is spread over."""
+        return max(1, self.tp // self.dp) if self.dp_attention else self.tp
+
+    @property
+    def shards(self) -> int:
+        """Workers that `--max-running-requests` is divided among."""
+        return max(1, self.dp)
+
+    def requested(self) -> int | None:
+        """M: requests at once of one worker as asked for, or as speculation sets it; None for SGLang's estimate."""
+        asked = self.running
+        if asked is None and self.algorithm is not None:
+            asked = SPECULATIVE_RUNNING
+        return None if asked is None else asked // self.shards
+
+
+def values_of(command: Sequence[str], version: str | None) -> dict[str, object]:
+    """Flags of a command line under the argument's own name; a flag without value is True or False."""
+    parsed = parse(command, rules_for(version))
+    found: dict[str, object] = {"model_path": parsed.positional}
+    for given in parsed.given:
+        name = given.name.removeprefix("--").replace("-", "_")
+        found[_ALIASES.get(name, name)] = (
+            given.values[-1] if given.values else not given.spelled.startswith("--no-")
+        )
+    return found
+
+
+def settings_of(values: Values, architecture: str | None = None) -> Settings:
+    """Settings from arguments by name, as on a command line (strings) or in a log's `server_args` (typed).
+
+    Raises:
+        ValueError: A number is none; the argument's name is in the message.
+    """
+    algorithm = _algorithm(values)
+    steps, topk, tokens = _shape(values, algorithm, architecture)
+    return Settings(
+        model_path=_text(values, "model_path"),
+        fraction=_float(values, "mem_fraction_static"),
+        algorithm=algorithm,
+        steps=steps,
+        topk=topk,
+        draft_tokens=tokens,
+        draft_path=_text(values, "speculative_draft_model_path") if algorithm else None,
+        draft_quantization=_text(values, "speculative_draft_model_quantization"),
+        running=_int(values, "max_running_requests"),
+        max_total_tokens=_int(values, "max_total_tokens"),
+        page_size=_int(values, "page_size") or 1,
+        kv_dtype=_text(values, "kv_cache_dtype") or "auto",
+        dtype=_text(values, "dtype") or "auto",
+        ssm_dtype=_text(values, "mamba_ssm_dtype"),
+        state_slots=_int(values, "max_mamba_cache_size"),
+        state_ratio=_or(_float(values, "mamba_full_memory_ratio"), 0.9),
+        strategy=_text(values, "mamba_radix_cache_strategy") or _text(values, "mamba_scheduler_strategy") or "auto",
+        linear_backend=_text(values, "linear_attn_backend") or "triton",
+        radix=not _flag(values, "disable_radix_cache"),
+        overlap=not _flag(values, "disable_overlap_schedule"),
+        window_ratio=_or(_float(values, "swa_full_tokens_ratio"), 0.8),
+        hybrid_window=not _flag(values, "disable_hybrid_swa_memory"),
+        tp=_int(values, "tp_size") or 1,
+        pp=_int(values, "pp_size") or 1,
+        dp=_int(values, "dp_size") or 1,
+        dp_attention=_flag(values, "enable_dp_attention"),
+        context=_int(values, "context_length"),
+        chunked_prefill=_int(values, "chunked_prefill_size"),
+        prefill_tokens=_int(values, "max_prefill_tokens"),
+        graph_max_bs=_int(values, "cuda_graph_max_bs_decode") or _int(values, "cuda_graph_max_bs"),
+        graphs=not _flag(values, "disable_cuda_graph"),
+        prefill_graphs=not (_flag(values, "disable_piecewise_cuda_graph") or _flag(values, "disable_cuda_graph")),
+        replayssm=_flag(values, "enable_linear_replayssm_spec"),
+        replay_length=_int(values, "linear_replayssm_cache_len") or 16,
+        quantization=_text(values, "quantization"),
+        language_only=_flag(values, "language_only"),
+        adaptive=_flag(values, "speculative_adaptive") and algorithm is not None,
+    )
+
+
+def _algorithm(values: Values) -> str | None:
+    name = (_text(values, "speculative_algorithm") or "").upper()
+    if name in ("", "NONE"):
+        return None
+    return "EAGLE" if name == "NEXTN" else name
+
+
+def _shape(values: Values, algorithm: str | None, architecture: str | None) -> tuple[int, int, int]:
+    """Steps, width of the draft tree and D, as the hooks of A.2 resolve them."""
+    if algorithm is None:
+        return 0, 1, 0
+    steps = _int(values, "speculative_num_steps")
+    topk = _int(values, "speculative_eagle_topk")
+    tokens = _int(values, "speculative_num_draft_tokens")
+    if algorithm == "NGRAM":
+        tokens = tokens or _NGRAM_DRAFT_TOKENS
+        width = topk or 10
+        return steps or max(1, tokens // width), width, tokens
+    if algorithm not in _EAGLE:  # DFLASH and its kin draft one block at a time
+        return 1, 1, tokens or _int(values, "speculative_dflash_block_size") or _DFLASH_BLOCK
+    if steps is None:
+        auto = _AUTO_ELSE if algorithm == "STANDALONE" else _AUTO.get(architecture or "", _AUTO_ELSE)
+        steps, topk, tokens = auto
+    topk = topk or 1
+    return steps, topk, steps + 1 if topk == 1 or tokens is None else tokens
+
+
+def _plain(values: Values, name: str) -> object:
+    value = values.get(name)
+    return None if value is None or value is True or value in ("None", "null", "") else value
+
+
+def _text(values: Values, name: str) -> str | None:
+    value = _plain(values, name)
+    return None if value is None else str(value)
+
+
+def _int(values: Values, name: str) -> int | None:
+    value = _plain(values, name)
+    if value is None:
+        return None
+    try:
+        return int(str(value))
+    except ValueError:
+        raise ValueError(f"{_flag_name(name)} {value!r} is not a whole number") from None
+
+
+def _float(values: Values, name: str) -> float | None:
+    value = _plain(values, name)
+    if value is None:
+        return None
+    try:
+        number = float(str(value))
+    except ValueError:
+        raise ValueError(f"{_flag_name(name)} {value!r} is not a number") from None
+    if not 0 < number < 1e6:
+        raise ValueError(f"{_flag_name(name)} {value!r} is not a number above 0")
+    return number
+
+
+def _or(value: float | None, default: float) -> float:
+    return default if value is None else value
+
+
+def _flag(values: Values, name: str) -> bool:
+    value = values.get(name)
+    if isinstance(value, str):
+        return value.lower() not in ("false", "0", "none")
+    return bool(value)
+
+
+def _flag_name(name: str) -> str:
+    return "--" + name.replace("_", "-")

@@ -1,0 +1,48 @@
+"""The arithmetic of a verdict, a line each, for people. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from draftmark.engines.sglang.memory.pools import Pools
+from draftmark.engines.sglang.memory.slack import Slack
+
+if TYPE_CHECKING:
+    from draftmark.engines.sglang.memory.fit import Case
+
+GIB = float(1 << 30)
+
+
+def gib(amount: float) -> str:
+    """`21.16 GiB`."""
+    return f"{amount / GIB:.2f} GiB"
+
+
+def arithmetic(case: Case, budget: float, pools: Pools, slack: Slack) -> Iterator[str]:
+    """From free memory to tokens, as SGLang goes."""
+    cell, cost = case.parts()
+    resident = case.budget.target + case.budget.resident_draft(case.rules, case.settings) + case.reserved()
+    yield (
+        f"budget {gib(budget)}: {case.fraction:.3f} of the {gib(case.budget.pre)} that are free before loading, "
+        f"less {gib(resident)} of weights and what else is there before the pools"
+    )
+    if cost is not None:
+        verify = f", and {cost.draft_tokens} more for each request that is verified" if cost.draft_tokens else ""
+        yield (
+            f"recurrent state {gib(pools.state_taken)}: {pools.slots} slots of {cost.slot / (1 << 20):.2f} MiB, "
+            f"{cost.per_request} a request{verify}"
+        )
+    if cell.fixed:
+        yield f"pool of sliding windows {gib(cell.fixed)}, by the requests at once"
+    if pools.left <= 0:
+        yield f"nothing is left for KV: {gib(-pools.left)} too little"
+        return
+    draft = f", {cell.draft_layers} draft layers among it" if cell.draft_layers else ""
+    yield f"KV {gib(max(0.0, pools.left - cell.fixed))}: {pools.tokens:,} tokens of {cell.bytes:,.0f} bytes{draft}"
+    if pools.running > 0 and pools.tokens > 0:
+        yield f"{pools.running} requests at once: {pools.tokens // pools.running:,} tokens each"
+    if slack.draft_pool:
+        yield f"the draft's own KV, {gib(slack.draft_pool)}, is in no budget and comes on top"
+    told = "took in the log" if slack.measured else "are reserved by default"
+    yield f"{gib(slack.left)} are left beside the pools for CUDA graphs, for which {gib(slack.wanted)} {told}"

@@ -1,0 +1,102 @@
+"""The memory verdict on the terminal: a row a depth, what ends first, and what to change to get more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from draftmark.report import figures
+from draftmark.report.console import fit_encoding, hanging, line
+from draftmark.report.fields import Document, mapping, mappings, number, text, texts
+from draftmark.report.figures import visible
+
+_ENDS = {
+    "kv-tokens": "KV tokens",
+    "state-slots": "state slots",
+    "requested-maximum": "the maximum asked for",
+    "weights": "weights",
+    "graphs": "CUDA graphs",
+}
+
+
+def print_fit(document: Mapping[str, Any], console: Console) -> None:
+    """The verdict on every depth."""
+    head = " ".join(filter(None, (text(document, "engine"), text(document, "version"))))
+    source = text(document, "calibrated_from")
+    cards = ", ".join(
+        f"{text(gpu, 'name')} ({number(gpu, 'total_mib'):,.0f} MiB)" for gpu in mappings(document, "gpus")
+    )
+    hanging(console, f"{head}  ", f"calibrated from {source}" if source else cards or "no card", "bold")
+    arms = mappings(document, "arms")
+    console.print()
+    console.print(_table(arms, console))
+    for arm in arms:
+        if arm.get("fits") is True and arm is not _deepest(arms):
+            continue
+        console.print()
+        hanging(console, f"{_depth(arm)}: ", _verdict(arm), "bold")
+        for because in texts(arm, "because"):
+            hanging(console, "  ", because)
+        for lever in texts(arm, "to_get_more"):
+            hanging(console, "  more: ", lever, "green")
+        if arm.get("fits") is False:
+            break
+    console.print()
+    for assumption in texts(document, "assumptions"):
+        hanging(console, "assumed: ", assumption, "dim")
+    line(console, _sentence(arms), "bold")
+
+
+def _deepest(arms: list[Document]) -> Document | None:
+    fitting = [arm for arm in arms if arm.get("fits") is True]
+    return max(fitting, key=lambda arm: number(arm, "depth") or 0.0, default=None)
+
+
+def _table(arms: list[Document], console: Console) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="dim")
+    slots = any(number(arm, "state_slots") is not None for arm in arms)
+    heads = [("depth", "left"), ("fits", "left"), ("KV tokens", "right"), ("from", "right"), ("to", "right")]
+    heads += [("at once", "right"), *((("slots", "right"),) if slots else ()), ("ends first", "left")]
+    for head, side in heads:
+        table.add_column(head, justify="right" if side == "right" else "left", overflow="fold")
+    for arm in arms:
+        low, high = mapping(arm, "low"), mapping(arm, "high")
+        cells = [
+            _depth(arm),
+            {True: "yes", False: "no"}.get(arm.get("fits"), "unsure"),  # type: ignore[arg-type]
+            *(_count(number(each, "kv_tokens")) for each in (arm, low, high)),
+            _count(number(arm, "max_running_requests")),
+            *((_count(number(arm, "state_slots")),) if slots else ()),
+            _ENDS.get(text(arm, "binding") or "", figures.UNKNOWN),
+        ]
+        table.add_row(*(Text(fit_encoding(visible(cell), console)) for cell in cells))
+    return table
+
+
+def _depth(arm: Document) -> str:
+    depth = number(arm, "depth")
+    return "off" if not depth else f"{depth:.0f}"
+
+
+def _count(value: float | None) -> str:
+    return figures.UNKNOWN if value is None else f"{value:,.0f}"
+
+
+def _verdict(arm: Document) -> str:
+    if arm.get("fits") is None:
+        return "whether it starts cannot be told"
+    return "starts" if arm.get("fits") else "does not start"
+
+
+def _sentence(arms: list[Document]) -> str:
+    none = [_depth(arm) for arm in arms if arm.get("fits") is False]
+    unsure = [_depth(arm) for arm in arms if arm.get("fits") is None]
+    parts = [f"{len(arms) - len(none) - len(unsure)} of {len(arms)} fit"]
+    parts += [f"does not: {', '.join(none)}"] if none else []
+    parts += [f"cannot be told: {', '.join(unsure)}"] if unsure else []
+    return "; ".join(parts) + "."
