@@ -10,7 +10,6 @@ from draftmark.engines.model_config.families import Family
 from draftmark.engines.model_config.fields import Fields
 from draftmark.engines.model_config.layers import Layer, nemotron
 from draftmark.engines.model_config.tensors import Tensor, linear, norm, under
-from draftmark.errors import BadInputError
 
 
 def body(family: Family, fields: Fields, layers: tuple[Layer, ...], *, tied: bool) -> Iterator[Tensor]:
@@ -82,14 +81,9 @@ def prediction(family: Family, fields: Fields, layers: tuple[Layer, ...], count:
 
 def _nemotron(family: Family, fields: Fields, count: int) -> Iterator[Tensor]:
     hidden = fields.need("hidden_size")
-    pattern = fields.raw("mtp_hybrid_override_pattern")
-    if not isinstance(pattern, str) or not pattern:
-        raise BadInputError(
-            "config.json has no mtp_hybrid_override_pattern for its layers of multi-token prediction",
-            next_step="check the file",
-        )
+    pattern = nemotron(fields, "mtp_hybrid_override_pattern", "mtp_layers_block_type")
     for step in range(count):
-        for index, layer in enumerate(nemotron(pattern)):
+        for index, layer in enumerate(pattern):
             yield from under(f"mtp.{step}.layers.{index}", layer_tensors(family, fields, layer), "mtp")
         yield Tensor("mtp", f"mtp.{step}.eh_proj", hidden, 2 * hidden)
         yield Tensor("mtp", f"mtp.{step}.norms", hidden, 1, 3)

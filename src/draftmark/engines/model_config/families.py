@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
-from typing import Literal
+from typing import Any, Literal
 
 from draftmark.engines.model_config.fields import UnknownArchitectureError, mapping, words
 from draftmark.errors import BadInputError
@@ -34,6 +34,7 @@ class Family:
             and a head for them a second time.
         draft: The kind of draft that it is, `""` for a model of its own.
         unpublished: What its configuration names and no checkpoint holds.
+        knows: Fields that are refused elsewhere (`unmodelled` in families.toml) and understood here.
     """
 
     name: str
@@ -71,13 +72,24 @@ class Family:
     vision: Literal["", "qwen3", "siglip", "llama4"] = ""
     draft: Literal["", "eagle", "eagle3"] = ""
     unpublished: str = ""
+    knows: tuple[str, ...] = ()
     defaults: Mapping[str, object] = field(default_factory=dict)
+
+
+@cache
+def _tables() -> dict[str, Any]:
+    return tomllib.loads(files(__package__).joinpath("families.toml").read_text(encoding="utf-8"))
+
+
+def unmodelled(family: Family) -> list[str]:
+    """Fields that this family's models must not have set."""
+    return [name for name in _tables()["unmodelled"] if name not in family.knows]
 
 
 @cache
 def families() -> tuple[Family, ...]:
     """All of them, in the order of the file."""
-    tables = tomllib.loads(files(__package__).joinpath("families.toml").read_text(encoding="utf-8"))
+    tables = {name: table for name, table in _tables().items() if isinstance(table, dict)}
     built = []
     for name, table in tables.items():
         keys = {**tables.get(table.get("like", ""), {}), **table}

@@ -16,6 +16,7 @@ Feed = Literal["dense", "experts"]
 _TYPES: dict[str, Mixer] = {
     "full_attention": "full",
     "attention": "full",
+    "deepseek_sparse_attention": "full",
     "sliding_attention": "sliding",
     "chunked_attention": "chunked",
 }
@@ -30,33 +31,30 @@ class Layer:
     feed: Feed | None
 
 
+_MAMBA, _ATTENTION = Layer(("mamba2",), None), Layer(("full",), None)
+_DENSE, _EXPERTS = Layer((), "dense"), Layer((), "experts")
+# Nemotron-H's letters, and the words that newer files have for them.
+_BLOCKS: dict[object, Layer] = {
+    "M": _MAMBA, "*": _ATTENTION, "-": _DENSE, "E": _EXPERTS,
+    "mamba": _MAMBA, "attention": _ATTENTION, "mlp": _DENSE, "moe": _EXPERTS,
+}  # fmt: skip
+
+
 def plan(family: Family, fields: Fields) -> tuple[Layer, ...]:
     """All layers of a model, from the first to the last, without those of multi-token prediction."""
     if family.name == "nemotron_h":
-        pattern = fields.raw("hybrid_override_pattern")
-        if not isinstance(pattern, str):
-            raise BadInputError("config.json has no hybrid_override_pattern", next_step="check the file")
-        if len(pattern) != fields.layers():
-            raise BadInputError(
-                f"config.json: hybrid_override_pattern has {len(pattern)} layers of {fields.layers()}",
-                next_step="check the file",
-            )
-        return nemotron(pattern)
+        return nemotron(fields, "hybrid_override_pattern", "layers_block_type")
     count = fields.layers()
     return tuple(map(Layer, _mixers(family, fields, count), _feeds(family, fields, count)))
 
 
-def nemotron(pattern: str) -> tuple[Layer, ...]:
-    """Nemotron-H's layers by its letters: Mamba-2, attention, MLP, experts."""
-    letters = {
-        "M": Layer(("mamba2",), None),
-        "*": Layer(("full",), None),
-        "-": Layer((), "dense"),
-        "E": Layer((), "experts"),
-    }
-    if not set(pattern) <= set(letters):
-        raise BadInputError(f"hybrid_override_pattern has letters that are not known: {pattern[:80]}")
-    return tuple(letters[letter] for letter in pattern)
+def nemotron(fields: Fields, letters: str, listed: str) -> tuple[Layer, ...]:
+    """Nemotron-H's layers, each of which is one thing: by letters in the field `letters`, or words in `listed`."""
+    told = fields.raw(letters, listed)
+    blocks = [_BLOCKS.get(each) for each in told] if isinstance(told, (str, list)) else []
+    if not blocks or None in blocks or len(blocks) > MOST_LAYERS:
+        raise BadInputError(f"config.json has no usable {letters}", next_step="check the file")
+    return tuple(block for block in blocks if block)
 
 
 def _mixers(family: Family, fields: Fields, count: int) -> list[tuple[Mixer, ...]]:

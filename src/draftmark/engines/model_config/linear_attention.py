@@ -55,6 +55,7 @@ def _mamba2(fields: Fields, count: int, state: str | None) -> LinearLayers:
         inner = heads * width
     elif not inner:
         inner = fields.need("mamba_expand", "expand") * fields.need("hidden_size")
+        fields.assume(f"the width of Mamba's heads is not in config.json: {inner} in all, expanded hidden_size")
     if inner % heads:
         raise BadInputError(f"config.json: {heads} Mamba heads do not divide {inner}", next_step="check the file")
     size = fields.need("ssm_state_size", "mamba_d_state")

@@ -7,8 +7,8 @@ from itertools import chain
 from typing import cast
 
 from draftmark.engines.model_config import attention, build, linear_attention, towers
-from draftmark.engines.model_config.families import Family, find
-from draftmark.engines.model_config.fields import MOST_LAYERS, Fields, mapping, words
+from draftmark.engines.model_config.families import Family, Found, find, unmodelled
+from draftmark.engines.model_config.fields import MOST_LAYERS, Fields, UnknownArchitectureError, mapping, words
 from draftmark.engines.model_config.layers import Layer, plan
 from draftmark.engines.model_config.quantization import quantization
 from draftmark.engines.model_config.shape import AttentionKind, AttentionLayers, LinearLayers, ModelShape
@@ -32,11 +32,13 @@ def read_shape(config: Mapping[str, object], *, hf_quant_config: Mapping[str, ob
     found = find(mapping(config, "the file"))
     family, assumptions, not_counted = found.family, list(found.assumptions), list(found.not_counted)
     fields = Fields(found.text, family.defaults, assumptions)
+    _refuse_unmodelled(found)
     layers = plan(family, fields)
     tied = _tied(family, fields)
     count = _mtp_layers(family, fields)
-    if family.unpublished:
-        not_counted.append(family.unpublished)
+    not_counted += [family.unpublished] if family.unpublished else []
+    if not family.mtp and fields.maybe("num_nextn_predict_layers", "mtp_num_hidden_layers"):
+        not_counted.append("its layers for multi-token prediction")
     tensors = tuple(
         build.draft(family, fields, layers)
         if family.draft
@@ -67,6 +69,20 @@ def read_shape(config: Mapping[str, object], *, hf_quant_config: Mapping[str, ob
         not_counted=tuple(not_counted),
         tensors=tensors,
     )
+
+
+def _refuse_unmodelled(found: Found) -> None:
+    """Stops at a field that brings weights of a kind that is not known for this family."""
+    nested = found.text.get("linear_attn_config")
+    gate = "use_full_rank_gate" if isinstance(nested, Mapping) and nested.get("use_full_rank_gate") else None
+    name = gate or next((each for each in unmodelled(found.family) if found.text.get(each)), None)
+    if name is not None:
+        raise UnknownArchitectureError(
+            f"config.json of {found.architecture} has {name}, which models built like {found.family.name} have not:"
+            " its weights cannot be told",
+            evidence=(f"{name}: {str(found.text.get(name))[:80]}",),
+            next_step="give a boot log of the server with this model: it says what config.json cannot",
+        )
 
 
 def _tied(family: Family, fields: Fields) -> bool:

@@ -107,10 +107,15 @@ class ModelShape:
         """The attention layers of these kinds."""
         return tuple(each for each in self.attention if each.kind in kinds)
 
-    def weights(self, *, tensor_parallel: int = 1) -> Weights:
+    def weights(self, *, tensor_parallel: int = 1, dtype: str | None = None) -> Weights:
         """Parameters and bytes by part, of one rank of a tensor-parallel group.
+
+        Args:
+            tensor_parallel: Ranks of the group.
+            dtype: What an engine loads unquantized weights as, where that is not how they are stored: 16 bits of a
+                float32 checkpoint, as a rule.
 
         Raises:
             BadInputError: The quantization's sizes are not known.
         """
-        return bill(self.tensors, self.quantization, self.dtype, tensor_parallel)
+        return bill(self.tensors, self.quantization, dtype or self.dtype, tensor_parallel)
