@@ -84,15 +84,14 @@ class _Reader:
     def entries(self, closing: str, link: str, depth: int) -> Iterator[tuple[object, object]]:
         """The entries up to `closing`: (key, value), or (None, value) where an entry has no key."""
         while self.peek() != closing:
-            key, value = None, self.value(depth + 1, stops=f",{link}{closing}")
+            key, start, value = None, self.place, self.value(depth + 1, stops=f",{link}{closing}")
             if self.peek() == link:
                 self.place += 1
-                key, value = value, self.value(depth + 1, stops=f",{closing}")
+                key, start, value = value, self.place, self.value(depth + 1, stops=f",{closing}")
+            if self.peek() not in (",", closing):  # something follows the value: then all of it is text
+                value = self.raw(start, stops=f",{closing}")
             if self.peek() == ",":
                 self.place += 1
-            elif self.peek() != closing:
-                self.skip_to(f",{closing}")
-                continue
             yield key, value
         self.place += 1
 

@@ -16,6 +16,8 @@ LONGEST_LINE = 1 << 20
 """Characters of a line that are looked at, and bytes that are held: a file may be one line of a gigabyte."""
 
 _STAMP = re.compile(r"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d+)?)((?: [A-Z_]+\d+)*)\] ")
+# The usual line: a stamp, and nothing more that would divide it.
+_USUAL = re.compile(_STAMP.pattern + r"([^\r\n\x1b\[]*+)\n?\Z")
 _COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 # journalctl short and ISO, `docker compose`, `docker logs -t`, CRI, Ray: what stands before the message.
 _CARRIER = re.compile(
@@ -48,17 +50,18 @@ def records(lines: Iterable[str]) -> Iterator[Record]:
     """The records of a log, blank ones left out."""
     ends = False
     for number, line in _joined(lines):
-        complete = line.endswith("\n")
+        complete = line[-1:] == "\n"
         ends = ends or complete
-        yield from _records(number, line, cut=ends and not complete)
+        usual = _USUAL.match(line) if complete or not ends else None
+        if usual is not None:
+            time, rank, text = usual.groups()
+            yield Record(number, time, rank[1:], text, cut=False)
+        else:
+            yield from _divided(number, line, cut=ends and not complete)
 
 
-def _records(number: int, line: str, *, cut: bool) -> Iterator[Record]:
+def _divided(number: int, line: str, *, cut: bool) -> Iterator[Record]:
     line = line[:LONGEST_LINE].rstrip("\r\n")
-    stamp = _STAMP.match(line)
-    if stamp is not None and "\r" not in line and "\x1b" not in line and line.find("[2", stamp.end()) < 0:
-        yield Record(number, stamp[1], stamp[2][1:], line[stamp.end() :], cut)
-        return
     if "\x1b" in line:
         line = _COLOUR.sub("", line)
     pieces = line.split("\r")
@@ -86,7 +89,10 @@ def _joined(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
     """The lines with the number of their first part: a runtime's JSON unpacked, its parts put together."""
     held, first = "", 0
     for number, line in enumerate(lines, start=1):
-        text, partial = _unpacked(line) if line[:1] != "[" else (line, False)
+        if line[:1] == "[" and not held:
+            yield number, line
+            continue
+        text, partial = _unpacked(line)
         first = first if held else number
         if partial and len(held) < LONGEST_LINE:
             held += text
@@ -101,10 +107,11 @@ def _unpacked(line: str) -> tuple[str, bool]:
     """A line's text, and whether the runtime says that the next line goes on with it."""
     if line.startswith('{"'):
         return _from_json(line)
-    if " P " in line[:60]:
+    if " std" in line[:60]:
         carrier = _CARRIER.match(line)
-        if carrier is not None and carrier["part"] == "P":
-            return line[carrier.end() :].rstrip("\n"), True
+        if carrier is not None and carrier["part"]:
+            text, partial = line[carrier.end() :], carrier["part"] == "P"
+            return (text.rstrip("\r\n") if partial else text), partial
     return line, False
 
 

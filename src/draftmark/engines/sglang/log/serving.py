@@ -7,11 +7,13 @@ The accept rate is left alone: its meaning changed between 0.5.10 and 0.5.12, th
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import frexp, ldexp
 from typing import Final, NamedTuple
 
 _EXACT: Final = 4096
-"""Different values that a median keeps apart; beyond, values are rounded to three digits (within 0.5 %)."""
+"""Different values that a median keeps apart; beyond, they are rounded."""
 _WIDEST: Final = 1e12  # no figure of a batch is larger; what is, is damage
 
 
@@ -24,48 +26,58 @@ class Figure(NamedTuple):
     largest: float
 
 
-@dataclass(slots=True)
 class Streaming:
-    """The median of a stream in bounded memory: exact up to 4096 different values, else within 0.5 %."""
+    """The median of a stream of printed numbers, in bounded memory: exact up to 4096 different, else to 0.2 %."""
 
-    count: int = 0
-    last: float = 0.0
-    largest: float = float("-inf")
-    tally: dict[float, int] = field(default_factory=dict)
-    coarse: bool = False
+    def __init__(self) -> None:
+        self.tally: dict[str | float, int] = {}
+        self.last = ""
+        self.largest = float("-inf")
+        self.coarse = False
 
-    def add(self, value: float) -> None:
-        """Take one more value."""
-        self.count += 1
-        self.last = value
-        if value > self.largest:
-            self.largest = value
-        if self.coarse:
-            value = _rounded(value)
-        self.tally[value] = self.tally.get(value, 0) + 1
+    def add(self, text: str) -> None:
+        """Take one more. A text that was seen before is a number; a new one has to be."""
+        seen = self.tally.get(text)
+        if seen is not None:
+            self.tally[text] = seen + 1
+            self.last = text
+        else:
+            self._add_new(text)
+
+    def _add_new(self, text: str) -> None:
+        value = _number(text)
+        if value is None:
+            return
+        self.last = text
+        self.largest = max(self.largest, value)
+        key = _rounded(value) if self.coarse else text
+        self.tally[key] = self.tally.get(key, 0) + 1
         if not self.coarse and len(self.tally) > _EXACT:
-            self._coarsen()
+            self.tally, self.coarse = self._values(_rounded), True
 
-    def _coarsen(self) -> None:
-        fine, self.tally, self.coarse = self.tally, {}, True
-        for value, times in fine.items():
-            rounded = _rounded(value)
-            self.tally[rounded] = self.tally.get(rounded, 0) + times
+    def _values(self, key: Callable[[float], float]) -> dict[str | float, int]:
+        values: dict[str | float, int] = {}
+        for text, times in self.tally.items():
+            value = key(float(text))
+            values[value] = values.get(value, 0) + times
+        return values
 
     def figure(self) -> Figure | None:
         """The figure so far; None without a value. Of an even number of values, the lower of the middle two."""
-        if not self.count:
-            return None
-        middle, passed = (self.count + 1) // 2, 0
-        for value in sorted(self.tally):
-            passed += self.tally[value]
+        values = sorted((float(value), times) for value, times in self._values(float).items())
+        count = sum(times for _, times in values)
+        middle, passed = (count + 1) // 2, 0
+        for value, times in values:
+            passed += times
             if passed >= middle:
-                return Figure(self.count, self.last, value, self.largest)
+                return Figure(count, float(self.last), value, self.largest)
         return None
 
 
 def _rounded(value: float) -> float:
-    return float(f"{value:.3g}")
+    """To nine binary digits, which is within 0.2 %."""
+    digits, exponent = frexp(value)
+    return ldexp(round(digits * 512), exponent - 9)
 
 
 class AdaptiveStep(NamedTuple):
@@ -158,9 +170,7 @@ class ServingReader:
             key, _, value = pair.partition(": ")
             figure = self._decode.get(key)
             if figure is not None:
-                number = _number(value)
-                if number is not None:
-                    figure.add(number)
+                figure.add(value)
             elif value in self._graph and key.endswith(" graph"):
                 self._graph[value] += 1
 
@@ -174,9 +184,8 @@ class ServingReader:
                 self._cached += _count(value)
             else:
                 figure = self._prefill.get(key)
-                number = _number(value) if figure is not None else None
-                if figure is not None and number is not None:
-                    figure.add(number)
+                if figure is not None:
+                    figure.add(value)
 
     def result(self) -> ServingStats:
         """The statistics so far."""
