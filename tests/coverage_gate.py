@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 PURE = (
-    *("tune/", "run/", "report/", "engines/", "load/", "postmortem/", "model.py", "errors.py"),
+    *("tune/", "run/", "report/", "engines/", "load/", "postmortem/", "model/", "errors.py"),
     "service/reference.py",
 )
 LEAST = 90.0

@@ -157,7 +157,13 @@ class SystemdSupervisor:
             UnrestoredError: It is not there again; what it does by itself, and when, is in it.
         """
         if (lease := self._lease) is None:
-            raise error
+            if self.restored is None:
+                raise error
+            raise HostError(
+                f"{self.host.name} was lost after {self.unit.name} had been put back; whether it serves is not known",
+                evidence=(error.what,),
+                next_step=self.unit.manager.for_people("status"),
+            ) from error
         while True:
             try:
                 lease.beat()
