@@ -108,6 +108,12 @@ def test_failures(text: str) -> None:
     assert failure == (2, FAILURES[text], text.strip())
 
 
+def test_a_soft_watchdog_ends_nothing() -> None:
+    log = said("Scheduler watchdog timeout (self.watchdog_timeout=300, self.soft=True)")
+    assert [f.kind for f in log.boot.failures] == ["watchdog-soft"]
+    assert log.ending.way == "none"
+
+
 def test_a_captures_advice_is_no_failure() -> None:
     log = read_log(
         [

@@ -133,6 +133,13 @@ def test_a_line_longer_than_memory_should_hold() -> None:
     assert read_boot(["y" * (2 * LONGEST_LINE) + "\n", POOL]).pool_ends_gib == (52.94,)
 
 
+def test_long_arguments_are_read_whole() -> None:
+    paths = {f"adapter-{i}": f"/models/adapters/{i}" for i in range(20_000)}
+    boot = read_boot([f"[2026-01-01 00:00:00] server_args={ {'lora_paths': paths, 'port': 1}!r}\n"])
+    assert boot.server_args == {"lora_paths": paths, "port": 1}
+    assert boot.server_args_complete
+
+
 @given(st.lists(st.text()))
 @example(['{"log":' + "[" * 100_000])
 @example(['{"log": "\\ud800 [2026-01-01 00:00:00] Decode batch, #running-req: 1"}'])

@@ -64,6 +64,14 @@ def test_retractions() -> None:
     assert (stats.retractions, stats.retracted_requests, stats.aborted_requests) == (2, 5, 1)
 
 
+def test_ranks_that_say_the_same_count_once() -> None:
+    """Every TP rank retracts and says so; two replicas are two servers."""
+    retract = "KV cache pool is full. Retract requests. #retracted_reqs: 3, #new_tokens_gained: 1"
+    ranks = ("DP0 TP0", "DP0 TP1", "DP1 TP2", "DP1 TP3")
+    stats = read_log(f"[2026-01-01 00:00:00 {rank}] {retract}\n" for rank in ranks).serving
+    assert (stats.retractions, stats.retracted_requests) == (2, 6)
+
+
 def test_nothing_served() -> None:
     stats = served("Memory pool end. avail mem=1.00 GB")
     assert stats.decode_lines == stats.prefill_batches == 0

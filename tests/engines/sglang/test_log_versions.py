@@ -142,6 +142,15 @@ def test_ends(version: str) -> None:
     assert (ending.teardown is None) == (version in ("0.5.10", "0.5.12"))
 
 
+def test_keys_are_masked() -> None:
+    args = said_args("ServerArgs(api_key='sk-1', admin_api_key=None, ssl_keyfile_password='x', port=1)")
+    assert args == {"api_key": "***", "admin_api_key": None, "ssl_keyfile_password": "***", "port": 1}
+
+
+def said_args(text: str) -> dict[str, object]:
+    return read_log([f"[2026-01-01 00:00:00] server_args={text}\n"]).boot.server_args
+
+
 def test_a_contradiction_is_told() -> None:
     lines = (HERE / "sglang-0.5.23.log").read_text(encoding="utf-8").splitlines()
     old = "[2026-01-01 00:00:00] Capture cuda graph begin. This can take up to several minutes. avail mem=1.00 GB"

@@ -17,6 +17,9 @@ from draftmark.engines.sglang.log.records import Record
 _MOST_RANKS: Final = 4096
 _MOST_KEPT: Final = 64  # warnings, and failures at either end
 _LONGEST_TEXT: Final = 500
+_MASK: Final = "***"
+# Failures that a server goes on after.
+_SURVIVED: Final = frozenset({"health-failed", "disaggregation", "nan", "capture-failed", "watchdog-soft"})
 
 # `sglang==0.5.14`, `sglang:v0.5.14` (an image), `sglang-0.5.14.dist-info`, `SGLang version 0.5.14`
 _VERSION = re.compile(
@@ -71,7 +74,7 @@ class BootReader:
             self._range = self._range.narrowed(rule.since, rule.until)
         if rule.use == "failure":
             self.fail(record, rule.name)
-            self._over = self._over or rule.name not in ("health-failed", "disaggregation", "nan", "capture-failed")
+            self._over = self._over or rule.name not in _SURVIVED
         elif rule.use == "warning":
             self._warn(record, rule, match)
         elif rule.use == "ending":
@@ -109,7 +112,7 @@ class BootReader:
         self._held.clear()
         self._named = None
         if rule.name.startswith("server-args"):
-            self._arguments = read_arguments(match["args"])
+            self._arguments = self._masked(read_arguments(match["args"]))
             known = self.grammar.versions_of(self._arguments.values, complete=self._arguments.complete)
             self._range = self._range.narrowed(known.since, known.until)
         elif rule.name == "ready":
@@ -122,6 +125,10 @@ class BootReader:
             self._timings = _timings(match["timings"])
         else:
             self._memory(record, rule, match)
+
+    def _masked(self, arguments: Arguments) -> Arguments:
+        hidden = {name: _MASK for name, value in arguments.values.items() if value and name in self.grammar.secrets}
+        return Arguments({**arguments.values, **hidden}, arguments.complete)
 
     def _memory(self, record: Record, rule: Rule, match: re.Match[str]) -> None:
         rank = self._ranks.get(record.rank)

@@ -8,7 +8,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, Final
+
+_SEARCHED: Final = 8192
+"""Characters of a record that are searched: what tells its kind stands at its beginning, and no search is long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +26,7 @@ class Rule:
     until: str | None
     starts: bool
     open: bool
+    whole: bool
 
     def search(self, text: str) -> re.Match[str] | None:
         """The match in one record's text; None if this is another kind of line."""
@@ -63,6 +67,7 @@ class Grammar:
     rules: tuple[Rule, ...]
     by_head: Mapping[str, Rule]
     arguments: Mapping[str, VersionRange]
+    secrets: frozenset[str]
 
     def find(self, text: str) -> tuple[Rule, re.Match[str]] | None:
         """The first rule that a record fits, with its match; None: not a line that SGLang is known to write.
@@ -74,8 +79,11 @@ class Grammar:
             match = rule.pattern.search(text)
             if match is not None:
                 return rule, match
+        start = text[:_SEARCHED]
         for rule in self.rules:
-            match = rule.search(text)
+            match = rule.search(start)
+            if match is not None and rule.whole:
+                match = rule.pattern.search(text)
             if match is not None:
                 return rule, match
         return None
@@ -110,7 +118,7 @@ def grammar() -> Grammar:
     rules = tuple(_rule(entry) for entry in table["rule"])
     heads = {entry["head"]: rule for entry, rule in zip(table["rule"], rules, strict=True) if "head" in entry}
     arguments = {a["name"]: VersionRange(a.get("since"), a.get("until")) for a in table["argument"]}
-    return Grammar(tuple(table["versions"]), rules, heads, arguments)
+    return Grammar(tuple(table["versions"]), rules, heads, arguments, frozenset(table["secrets"]))
 
 
 def _rule(entry: Mapping[str, Any]) -> Rule:
@@ -123,6 +131,7 @@ def _rule(entry: Mapping[str, Any]) -> Rule:
         until=entry.get("until"),
         starts=entry.get("starts", False),
         open=entry.get("open", False),
+        whole=entry.get("whole", False),
     )
 
 

@@ -134,6 +134,7 @@ class BootLog:
     version_range: VersionRange
     """What the wording leaves possible."""
     server_args: dict[str, object]
+    """As printed, but for API keys and passwords, which are `***`."""
     server_args_complete: bool
     """False if the arguments were cut off, or not seen."""
     gpu_avail_before_weights_gib: float | None

@@ -93,7 +93,7 @@ class _LogReader:
 
     def _known(self, record: Record, rule: Rule, match: re.Match[str]) -> None:
         if rule.use == "serving":
-            self.serving.take(record.line, rule.name, match)
+            self.serving.take(record, rule.name, match)
             return
         if rule.use == "noise":
             return

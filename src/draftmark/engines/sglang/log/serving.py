@@ -12,8 +12,11 @@ from dataclasses import dataclass
 from math import frexp, ldexp
 from typing import Final, NamedTuple
 
+from draftmark.engines.sglang.log.records import Record
+
 _EXACT: Final = 4096
 """Different values that a median keeps apart; beyond, they are rounded."""
+_MOST_RANKS: Final = 4096
 _WIDEST: Final = 1e12  # no figure of a batch is larger; what is, is damage
 
 
@@ -91,7 +94,7 @@ class AdaptiveStep(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ServingStats:
-    """The batches of one server, from its start. A figure is None if no batch line had it.
+    """The batches of one server, from its start, all its replicas' (DP). A figure is None if no batch line had it.
 
     Shares (`…_usage`) are 0 to 1. `accept_len` counts accepted draft tokens and the bonus token per verify round.
     """
@@ -147,9 +150,14 @@ class ServingReader:
         self._graph = {"True": 0, "False": 0}
         self._retractions = self._retracted = self._aborted = self._steps = 0
         self._step: AdaptiveStep | None = None
+        self._speakers: dict[str, str] = {}
+        self._counts: dict[str, bool] = {}
 
-    def take(self, line: int, name: str, match: re.Match[str]) -> None:
-        """Note a line; `name` is its rule."""
+    def take(self, record: Record, name: str, match: re.Match[str]) -> None:
+        """Note a line; `name` is its rule. Every rank of a replica may say the same: one of them is listened to."""
+        counts = self._counts.get(record.rank)
+        if not (self._counted(record.rank) if counts is None else counts):
+            return
         if name == "decode":
             self._take_decode(match["pairs"])
         elif name == "prefill":
@@ -162,7 +170,16 @@ class ServingReader:
         elif name == "adaptive-step":
             self._steps += 1
             accepted = _number(match["len"]) or 0.0
-            self._step = AdaptiveStep(line, _count(match["old"]), _count(match["new"]), accepted)
+            self._step = AdaptiveStep(record.line, _count(match["old"]), _count(match["new"]), accepted)
+
+    def _counted(self, rank: str) -> bool:
+        """Whether this rank is the first of its replica (`DP1`) that said something."""
+        if len(self._counts) >= _MOST_RANKS:
+            return False
+        replica = next((part for part in rank.split() if part.startswith("DP")), "")
+        counted = self._speakers.setdefault(replica, rank) == rank
+        self._counts[rank] = counted
+        return counted
 
     def _take_decode(self, pairs: str) -> None:
         self._decodes += 1
