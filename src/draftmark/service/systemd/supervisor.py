@@ -160,7 +160,7 @@ class SystemdSupervisor:
             if self.restored is None:
                 raise error
             raise HostError(
-                f"{self.host.name} was lost after {self.unit.name} had been put back; whether it serves is not known",
+                f"{self.host.name} was lost after {self.unit.name} was put back; whether it serves is not known",
                 evidence=(error.what,),
                 next_step=self.unit.manager.for_people("status"),
             ) from error
