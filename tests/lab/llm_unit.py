@@ -52,6 +52,7 @@ WantedBy=multi-user.target
 _SOURCE = f"PYTHONPATH={CHECKOUT / 'src'}"
 _DRAFTMARK = ("/usr/bin/env", _SOURCE, sys.executable, "-P", "-m", "draftmark")  # of this very checkout
 _SSHD = "/etc/lab-sshd"
+_LONGEST_S = 600.0  # of a whole run, on a busy machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,9 +340,15 @@ class LlmLab:
         """Another verb, to its end, by a fresh process that knows nothing of a run."""
         command = self.words(verb, *words, host=host)
         if host is None:
-            return self.machine.run(command, user=user, seconds=180)
+            return self.machine.run(command, user=user, seconds=_LONGEST_S)
         ended = subprocess.run(
-            command, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=180, check=False
+            command,
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=_LONGEST_S,
+            check=False,
         )
         return Ended(ended.returncode, ended.stdout, ended.stderr)
 

@@ -38,6 +38,7 @@ _GAP_S = 1.2
 _LONGEST = 12  # tokens
 _TAKEN = "processing task"
 _DONE = "stop processing"
+_SHOWN = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,7 @@ class Cycle:
         answered: In full.
         untaken: Reset though the connection was made: they lay in the kernel when the server was told to end.
         lost: Requests that the server had taken, by its own log, and has not ended.
+        log: The end of its log, where one was lost.
     """
 
     number: int
@@ -63,6 +65,7 @@ class Cycle:
     answered: int
     untaken: int
     lost: int
+    log: str = ""
 
 
 class ForeignClient:
@@ -181,7 +184,7 @@ def cycle_faults(cycle: Cycle) -> list[str]:
     """What must not be."""
     faults = []
     if cycle.lost:
-        faults.append(f"{cycle.lost} requests that the server had taken were lost")
+        faults.append(f"{cycle.lost} requests that the server had taken were lost: {cycle.log}")
     if cycle.seen is None:
         faults.append("the foreign client was not seen")
     if cycle.stop == "killed":
