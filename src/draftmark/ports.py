@@ -216,7 +216,7 @@ class FitScene:
 
     Attributes:
         read: The beginning of a file of the service's host; OSError where it cannot be read.
-        gpus: Those that the service would use; empty when they are not known.
+        gpus: Asks for those that the service would use; empty when they are not known.
         log: Lines of the log of a start of this service, for calibration; `log_name`: as people call it.
         version: Of the engine, where the user or the host tells it.
         model_dir: Where `config.json` is, if elsewhere than the command line says.
@@ -224,7 +224,7 @@ class FitScene:
     """
 
     read: Callable[[str], bytes]
-    gpus: tuple[Gpu, ...] = ()
+    gpus: Callable[[], tuple[Gpu, ...]] = tuple
     log: Iterable[str] | None = None
     log_name: str | None = None
     version: str | None = None

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from draftmark.cli import hosts, options, services
+from draftmark.cli import hosts, options
+from draftmark.cli.fitting import CONFIG_BYTES, scene_of
 from draftmark.cli.gpus import gpus_of
 from draftmark.cli.output import print_json, result_console
 from draftmark.engines.sglang.engine import SGLang
 from draftmark.engines.sglang.memory.cards import gpu_of
 from draftmark.errors import BadInputError, RefusedError, UsageError
-from draftmark.model import Arm, Gpu, ServiceKind
-from draftmark.ports import Engine, FitScene, Host
-from draftmark.run.redact import Redactor
+from draftmark.model import Arm, Gpu
+from draftmark.ports import Engine, FitScene
 from draftmark.service.local import LocalHost
-from draftmark.service.reference import parse_cmd, parse_reference
 from draftmark.tune.fitting import fit_document
 from draftmark.tune.plan import parse_depths
 
 _DEPTHS = "0..8"
+_PLAIN = ("python3", "-m", "sglang.launch_server")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,18 +31,13 @@ class _Subject:
 
     Attributes:
         command: Its command line; empty to take the flags from the log.
-        read: The beginning of a file of its host.
-        gpus: Of its host.
+        scene: Without the log, and without a card that the user names.
     """
 
     shown: str
     engine: Engine
     command: tuple[str, ...]
-    environment: dict[str, str]
-    read: Callable[[str], bytes]
-    gpus: Callable[[], tuple[Gpu, ...]]
-    model_dir: str | None = None
-    version: str | None = None
+    scene: FitScene
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -60,9 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="CARD",
         help="h200, 80GiB, 143771MiB: one card of the service (default: what nvidia-smi says on its host)",
     )
-    parser.add_argument(
-        "--engine", metavar="NAME[==VERSION]", help="sglang==0.5.17 (default: what the service says)"
-    )
+    parser.add_argument("--engine", metavar="NAME[==VERSION]", help="sglang==0.5.17 (default: as the service says)")
     parser.add_argument("--engine-version", metavar="VERSION", help="the version alone, such as 0.5.17")
     parser.add_argument("--method", metavar="NAME", help="speculation method, when the command line names none")
     parser.add_argument("--tp", type=options.positive, metavar="N", help="as the engine's --tp-size")
@@ -71,17 +64,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Tell what fits."""
-    subject = _subject(args)
+    version = _version(args)
+    subject = _model(args) if Path(args.service).expanduser().exists() else _service(args)
     arms = tuple(Arm(depth) for depth in parse_depths(args.depth or _DEPTHS))
-    gpus = (gpu_of(args.gpu),) if args.gpu is not None else subject.gpus() if args.log is None else ()
-    scene = FitScene(
-        read=subject.read,
-        gpus=gpus,
+    gpus = _gpus(args, subject.scene)
+    scene = replace(
+        subject.scene,
+        gpus=lambda: gpus,
         log=None if args.log is None else _lines(args.log),
         log_name=None if args.log is None else str(args.log),
-        version=subject.version,
-        model_dir=subject.model_dir,
-        environment=subject.environment,
+        version=version or subject.scene.version,
     )
     found = subject.engine.fit(subject.command, arms, scene)
     if found is None:
@@ -104,22 +96,11 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _subject(args: argparse.Namespace) -> _Subject:
-    version = _version(args)
-    engine = SGLang(method=args.method, version=version)
-    if Path(args.service).expanduser().exists():
-        return _model(args, engine, version)
-    if services.resolve(args) is None:
-        ref = parse_reference(args.service)
-        if ref.kind is ServiceKind.CMD:
-            return _command(args, ref.target, engine, version)
-        if ref.kind is not ServiceKind.UNIT:
-            raise UsageError(
-                f"{ref.kind.value}: services have no command line to read",
-                evidence=(str(ref),),
-                next_step='name unit:NAME, cmd:"…", or a directory that holds config.json',
-            )
-    return _unit(args, engine, version)
+def _gpus(args: argparse.Namespace, scene: FitScene) -> tuple[Gpu, ...]:
+    """The card that the user names; with a log none is needed; else those of the service's host."""
+    if args.gpu is not None:
+        return (gpu_of(args.gpu),)
+    return () if args.log is not None else scene.gpus()
 
 
 def _version(args: argparse.Namespace) -> str | None:
@@ -141,61 +122,28 @@ def _extra(args: argparse.Namespace) -> tuple[str, ...]:
     return (*words, *(("--tp-size", str(args.tp)) if args.tp else ()))
 
 
-def _model(args: argparse.Namespace, engine: Engine, version: str | None) -> _Subject:
+def _model(args: argparse.Namespace) -> _Subject:
     """A model without a service: flags from the options, or those of the log."""
     path = Path(args.service).expanduser()
     folder = str(path.parent if path.is_file() else path)
     host, extra = LocalHost(), _extra(args)
-    plain = ("python3", "-m", "sglang.launch_server", "--model-path", folder)
     return _Subject(
         shown=args.service,
-        engine=engine,
-        command=() if args.log is not None and not extra else (*plain, *extra),
-        environment={},
-        read=lambda name: host.read(name, 4 << 20),
-        gpus=lambda: gpus_of(host),
-        model_dir=folder,
-        version=version,
+        engine=SGLang(method=args.method),
+        command=() if args.log is not None and not extra else (*_PLAIN, "--model-path", folder, *extra),
+        scene=FitScene(
+            read=lambda name: host.read(name, CONFIG_BYTES), gpus=lambda: gpus_of(host), model_dir=folder
+        ),
     )
 
 
-def _command(args: argparse.Namespace, target: str, engine: Engine, version: str | None) -> _Subject:
-    if hosts.is_remote(args):
-        raise UsageError("--host is for unit: services, and cmd: runs here", next_step="leave --host out")
-    spec = parse_cmd(target)
-    if not engine.recognises(spec.argv):
-        raise UsageError(
-            "this command line does not start SGLang",
-            evidence=(Redactor.of(spec.argv, spec.env).text(target),),
-            next_step="draftmark fit knows SGLang only",
-        )
-    host = LocalHost()
+def _service(args: argparse.Namespace) -> _Subject:
+    """A service with a command line."""
+    from draftmark.cli import compose
+
+    target = compose.target(args)
     return _Subject(
-        shown="cmd:" + shlex.join(Redactor.of(spec.argv, spec.env).command(spec.argv)),
-        engine=engine,
-        command=(*spec.argv, *_extra(args)),
-        environment=dict(spec.env),
-        read=lambda name: host.read(name, 4 << 20),
-        gpus=lambda: gpus_of(host),
-        version=version,
-    )
-
-
-def _unit(args: argparse.Namespace, engine: Engine, version: str | None) -> _Subject:
-    from draftmark.cli.unit_target import unit_target
-
-    named = services.resolve(args)
-    members = named.members if named else (services.Member(parse_reference(args.service).target, args.host),)
-    target = unit_target(args, members, engine)
-    host: Host = target.first.host
-    return _Subject(
-        shown=target.shown,
-        engine=engine,
-        command=(*target.command, *_extra(args)),
-        environment=dict(target.first.unit.environment),
-        read=lambda name: host.read(name, 4 << 20),
-        gpus=lambda: gpus_of(host),
-        version=version,
+        shown=target.shown, engine=target.engine, command=(*target.command, *_extra(args)), scene=scene_of(target)
     )
 
 

@@ -9,6 +9,7 @@ from draftmark.cli import options
 from draftmark.cli.output import print_json, result_console
 from draftmark.cli.planning import Planned, planned
 from draftmark.model import Arm
+from draftmark.tune.fitting import arm_document
 from draftmark.tune.plan import expected_minutes, expected_restarts
 
 # Before anything was measured: a start, and a short answer, on an ordinary host.
@@ -69,6 +70,7 @@ def describe(work: Planned) -> dict[str, Any]:
 
 def _arm(work: Planned, arm: Arm) -> dict[str, Any]:
     refusal = work.info.refused.get(arm.name)
+    fit = work.info.fit.of(arm) if work.info.fit else None
     hide = work.target.redactor.command
     original = hide(work.target.command)
     command = hide(work.target.engine.with_arm(work.target.command, arm))
@@ -77,6 +79,7 @@ def _arm(work: Planned, arm: Arm) -> dict[str, Any]:
         "label": arm.label,
         "verdict": "refused" if refusal else "start",
         "because": refusal.because if refusal else None,
+        "fit": arm_document(fit) if fit else None,
         "command": command,
         "command_diff": [] if refusal or command == original else _difference(original, command),
         **({} if refusal else work.target.change(work.target.engine.with_arm(work.target.command, arm))),

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from draftmark.model.arms import Arm
+from draftmark.model.fit import FitFigures
 from draftmark.model.measurement import ClientHealth
 from draftmark.model.server import Counters, Evidence, SpeculationState, StopReport
 
@@ -37,6 +38,7 @@ class Trial:
         total_s: Whole trial.
         command: The command line that ran, secrets redacted.
         speculation: By the server's own word.
+        figures: What it had of the memory, by its own log.
         stop: How the stop went.
         requests: Number of request records written; tells a cut file apart.
         counters: Per axis (`copy@1`): engine counters over that measurement, as differences.
@@ -56,6 +58,7 @@ class Trial:
     total_s: float
     command: tuple[str, ...] = ()
     speculation: SpeculationState | None = None
+    figures: FitFigures | None = None
     stop: StopReport | None = None
     requests: int = 0
     counters: dict[str, Counters] = field(default_factory=dict)

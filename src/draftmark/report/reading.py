@@ -231,4 +231,12 @@ def _fit(value: Any) -> str | None:
             said.append(f"{count(amount)} {unit}")
     if binding := text(value, "binding"):
         said.append(f"bound by {binding}")
+    actual = mapping(value, "actual")
+    had = [
+        f"{count(amount)} {unit}"
+        for key, unit in (("kv_tokens", "KV tokens"), ("max_running_requests", "requests"))
+        if (amount := number(actual, key)) is not None
+    ]
+    if had:
+        said.append(f"really {' and '.join(had)}")
     return ", ".join(said) or None

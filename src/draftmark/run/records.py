@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from draftmark.model import Arm, Evidence, Refusal, RequestRecord, Trial, Workload
+from draftmark.model import Arm, Evidence, Fit, Refusal, RequestRecord, Trial, Workload
 
 T = TypeVar("T")
 
@@ -43,6 +43,7 @@ class RunInfo:
         schedule: Slots in order.
         cwd: Working directory, in which a relative path of the command line means something.
         notes: What was found before the first start and bears on the result.
+        fit: What each arm leaves of the memory, as predicted before the first start; None where nobody could tell.
     """
 
     schema: str = RUN_SCHEMA
@@ -65,6 +66,7 @@ class RunInfo:
     schedule: tuple[Slot, ...]
     notes: tuple[str, ...] = ()
     cwd: str | None = None
+    fit: Fit | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

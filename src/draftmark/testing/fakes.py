@@ -80,6 +80,8 @@ class FakeWorld:
         wrapped_depth: Depth that the process gets, whatever its command line says.
         cut_at: Events at which the host is lost for a while.
         back_at: How the wait for a lost host ends: None, or the error that it raises.
+        fits: What the engine predicts of memory.
+        found: What every server's log says of its memory.
         events: Everything that was done: `start d4`, `measure copy@1`, `stop`, ….
     """
 
@@ -94,6 +96,8 @@ class FakeWorld:
     wrapped_depth: int | None = None
     cut_at: frozenset[str] = frozenset()
     back_at: DraftmarkError | None = None
+    fits: Fit | None = None
+    found: FitFigures | None = None
     accept: float = 0.5
     seed: int = 1
     clock: FakeClock = field(default_factory=FakeClock)
@@ -123,8 +127,6 @@ class FakeEngine:
 
     def __init__(self, world: FakeWorld) -> None:
         self._world = world
-        self.fits: Fit | None = None
-        self.found: FitFigures | None = None
 
     def recognises(self, command: Sequence[str]) -> bool:
         """Its own program's name."""
@@ -155,11 +157,11 @@ class FakeEngine:
 
     def fit(self, command: Sequence[str], arms: Sequence[Arm], scene: FitScene) -> Fit | None:
         """As the fake is told."""
-        return self.fits
+        return self._world.fits
 
     def fit_figures(self, log: Sequence[str]) -> FitFigures | None:
         """As the fake is told."""
-        return self.found
+        return self._world.found
 
     def decisive(self, log: Sequence[str], file: str) -> Evidence | None:
         """The first line that says fatal."""

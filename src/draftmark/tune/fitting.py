@@ -51,7 +51,7 @@ def refusal_of(arm: FitArm) -> Refusal | None:
 
 
 def compared(predicted: FitArm | None, actual: FitFigures | None, *, started: bool | None) -> dict[str, Any] | None:
-    """Predicted and actual side by side; None where there is neither.
+    """An arm's verdict, with what it really had beside it; None where there is neither.
 
     Args:
         predicted: The verdict before the start.
@@ -61,7 +61,7 @@ def compared(predicted: FitArm | None, actual: FitFigures | None, *, started: bo
     if predicted is None and actual is None:
         return None
     return {
-        "predicted": None if predicted is None else arm_document(predicted),
+        **({"fits": None} if predicted is None else arm_document(predicted)),
         "actual": None if actual is None else figures_document(actual),
         "surprise": surprise(predicted, actual, started=started),
     }

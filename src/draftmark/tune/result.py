@@ -12,6 +12,7 @@ from draftmark.model import Arm, Measurement, Trial, TrialStatus
 from draftmark.run.records import RunInfo, RunRecord, TrialRecord
 from draftmark.tune import deaths
 from draftmark.tune.decide import Conclusion, Observation, conclude, decide
+from draftmark.tune.fitting import compared
 from draftmark.tune.verdicts import AxisDecision, Interval
 
 # Figures are printed to this many significant digits; more would only be noise in a diff.
@@ -223,11 +224,18 @@ def _arm(
         "latency": _overall(arm, info, decisions, min(info.concurrency)),
         "throughput": _overall(arm, info, decisions, max(info.concurrency)),
         **_acceptance(drafting),
-        "fit": None,
+        "fit": _fit(arm, info, own),
         "start_s": _round(median(starts)) if (starts := [t.start_s for t in own if t.start_s]) else None,
         "trials": [t.number for t in own],
         "axes": axes,
     }
+
+
+def _fit(arm: Arm, info: RunInfo, own: Sequence[Trial]) -> dict[str, Any] | None:
+    """As predicted, and what the last start of it had."""
+    actual = next((t.figures for t in reversed(own) if t.figures is not None), None)
+    tried = [t.status is not TrialStatus.DID_NOT_START for t in own]
+    return compared(info.fit.of(arm) if info.fit else None, actual, started=any(tried) if tried else None)
 
 
 def _overall(arm: Arm, info: RunInfo, decisions: Sequence[AxisDecision], concurrency: int) -> dict[str, Any] | None:
@@ -355,6 +363,7 @@ def _warnings(record: RunRecord, decisions: Sequence[AxisDecision]) -> list[str]
     given_up = next((a for a in record.actions if a.what == "give-up"), None)
     if given_up is not None:
         found.append(f"stopped early: {given_up.detail.get('because')}")
+    found.extend(_surprises(record))
     found.extend(deaths.untold(record))
     killed = [r.trial.directory for r in record.trials if r.trial.stop and r.trial.stop.outcome == "killed"]
     if killed:
@@ -372,6 +381,17 @@ def _warnings(record: RunRecord, decisions: Sequence[AxisDecision]) -> list[str]
         for d in decisions
         if d.drift is not None and d.workload == "all" and not d.drift.low <= 1.0 <= d.drift.high
     )
+    return found
+
+
+def _surprises(record: RunRecord) -> list[str]:
+    """What the memory prediction got wrong: the figures are in the arm's `fit`, side by side."""
+    found = []
+    for arm in record.info.arms:
+        own = [r.trial for r in record.trials if r.trial.arm == arm]
+        fit = _fit(arm, record.info, own)
+        if fit is not None and fit["surprise"]:
+            found.append(f"memory was predicted otherwise for {arm.label}: {fit['surprise']}")
     return found
 
 

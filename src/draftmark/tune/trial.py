@@ -14,6 +14,7 @@ from draftmark.model import (
     ClientHealth,
     Counters,
     Evidence,
+    FitFigures,
     Foreign,
     RequestRecord,
     SpeculationState,
@@ -137,6 +138,7 @@ class _Notes:
     began_s: float | None = None
     start_s: float | None = None
     speculation: SpeculationState | None = None
+    figures: FitFigures | None = None
     stop: StopReport | None = None
     counters: dict[str, Counters] = field(default_factory=dict)
     client: dict[str, ClientHealth] = field(default_factory=dict)
@@ -250,6 +252,7 @@ class TrialRunner:
             total_s=round(ended - began, 3),
             command=self.redactor.command(command),
             speculation=notes.speculation,
+            figures=notes.figures,
             stop=notes.stop,
             requests=writer.written,
             counters=notes.counters,
@@ -307,6 +310,8 @@ class TrialRunner:
 
     def _verify(self, arm: Arm, client: EngineClient, writer: TrialWriter, notes: _Notes) -> None:
         """Speculation can be lost silently: the server's own word has to agree with the arm."""
+        lines = log_lines(writer.log)
+        notes.figures = self.engine.fit_figures(lines)
         notes.speculation = state = client.speculation()
         runs = [c for c in self.supervisor.commands() if self.engine.recognises(c)]
         if runs and (depth := self.engine.depth(runs[-1])) != arm.depth:
@@ -314,7 +319,7 @@ class TrialRunner:
                 TrialStatus.VOID,
                 f"its process has depth {depth}, not {arm.depth}: a wrapper does not pass the flags on",
             )
-        lost = self.engine.speculation_lost(log_lines(writer.log), writer.log.name)
+        lost = self.engine.speculation_lost(lines, writer.log.name)
         if arm.depth and (state.on is False or lost is not None):
             raise _Over(
                 TrialStatus.VOID,

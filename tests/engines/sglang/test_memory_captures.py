@@ -39,7 +39,7 @@ def predicted(
 ) -> Fit:
     scene = FitScene(
         read=lambda path: Path(path).read_bytes(),
-        gpus=gpus,
+        gpus=lambda: gpus,
         log=lines,
         log_name=None if lines is None else "boot.log",
         version=version,

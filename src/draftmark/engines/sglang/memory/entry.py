@@ -20,7 +20,7 @@ from draftmark.engines.sglang.memory.settings import Settings, settings_of, valu
 from draftmark.engines.sglang.memory.slack import graphs_wanted
 from draftmark.engines.sglang.memory.unmodelled import SPREAD, not_modelled, refuse_model
 from draftmark.errors import BadInputError, UsageError
-from draftmark.model import Arm, Fit
+from draftmark.model import Arm, Fit, Gpu
 from draftmark.ports import FitScene
 
 WithArm = Callable[[Sequence[str], Arm], Sequence[str]]
@@ -38,6 +38,7 @@ class _Service:
     told: str
     config: Mapping[str, Any]
     boot: Boot | None
+    gpus: tuple[Gpu, ...]
     assumptions: dict[str, None]
     used: bool = False
 
@@ -93,6 +94,7 @@ def fit(command: Sequence[str], arms: Sequence[Arm], scene: FitScene, with_arm: 
         told=told,
         config=config,
         boot=boot,
+        gpus=scene.gpus(),
         assumptions=assumptions,
     )
     verdicts = tuple(judge(arm, _case(service, arm)) for arm in arms)
@@ -188,7 +190,7 @@ def _case(service: _Service, arm: Arm) -> Case:
     draft = _draft(service, settings, model)
     strange = not_modelled(values, service.scene.environment)
     service.assume(*model.assumptions, item_bytes(settings, model)[1], *strange)
-    rules, gpus, boot = service.choice.rules, service.scene.gpus, service.boot
+    rules, gpus, boot = service.choice.rules, service.gpus, service.boot
     usual = defaults(rules, settings, model, min(each.total_mib for each in gpus)) if gpus else None
     fraction, spread = _fraction(service, settings, usual)
     log = boot.log if boot else None
@@ -262,13 +264,13 @@ def _budget(service: _Service, case: Case) -> budgets.Budget:
             service.assume(*found.remarks)
             return found.budget
         service.assume("the log does not tell the memory of this start: nothing is taken from it")
-    if not service.scene.gpus:
+    if not service.gpus:
         raise UsageError(
             "how much memory the GPU has is not known", next_step="give --gpu h200, --gpu 80GiB, or a boot log"
         )
     if not case.model.weights.bytes:
         reading.anatomy_of(service.config, case.settings)  # says why they cannot be told
-    gpu = min(service.scene.gpus, key=lambda each: each.total_mib)
+    gpu = min(service.gpus, key=lambda each: each.total_mib)
     if case.settings.tp * case.settings.pp > 1:
         service.assume("what a tensor-parallel group's communication takes was not measured")
     return budgets.from_card(gpu, case.settings, case.model, case.draft)
