@@ -59,10 +59,11 @@ def width(arm: dict[str, Any]) -> int:
     return int(arm["high"]["kv_tokens"] - arm["low"]["kv_tokens"])
 
 
+Run = Callable[..., Finished]
+
+
 @pytest.fixture
-def draftmark(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Callable[..., Finished]]:
+def draftmark(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     """In this process: nothing is started, so nothing needs one of its own."""
     kept = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
 
