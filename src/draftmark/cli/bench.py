@@ -16,6 +16,7 @@ import msgspec
 
 from draftmark import __version__
 from draftmark.cli import compose, options
+from draftmark.cli.engines import api_of
 from draftmark.cli.output import print_json, progress_console, result_console
 from draftmark.cli.progress import LoadProgress
 from draftmark.cli.target import Target
@@ -52,6 +53,7 @@ class _Server:
     client: EngineClient | None
     headers: dict[str, str]
     extra: dict[str, object]
+    api: str
     load: Load | None = None
 
 
@@ -106,11 +108,12 @@ def _server(args: argparse.Namespace, headers: dict[str, str]) -> Iterator[_Serv
             client=found.client,
             headers=headers,
             extra=dict(found.extra),
+            api=args.api or found.api,
         )
         return
     target = compose.target(args)
     if target.may_run:
-        yield _live(target, headers)
+        yield _live(args, target, headers)
         return
     clock = SystemClock()
     with tempfile.TemporaryDirectory(prefix="draftmark-") as scratch, target.rig(clock) as rig:
@@ -122,10 +125,11 @@ def _server(args: argparse.Namespace, headers: dict[str, str]) -> Iterator[_Serv
             client=ready.client,
             headers={**target.engine.headers(target.command), **headers},
             extra=target.engine.request_extra(),
+            api=api_of(args, target.engine, target.command),
         )
 
 
-def _live(target: Target, headers: dict[str, str]) -> _Server:
+def _live(args: argparse.Namespace, target: Target, headers: dict[str, str]) -> _Server:
     """A service as it runs: it is only measured.
 
     Raises:
@@ -147,6 +151,7 @@ def _live(target: Target, headers: dict[str, str]) -> _Server:
         client=client,
         headers={**target.engine.headers(target.command), **headers},
         extra=target.engine.request_extra(),
+        api=api_of(args, target.engine, target.command),
         load=target.load,
     )
 
@@ -172,7 +177,9 @@ def _one(
 ) -> Measurement:
     before = server.client.counters() if server.client else Counters()
     with LoadProgress(progress_console(), axis.key) as progress:
-        load = server.load or partial(run_closed_loop, api=args.api, max_seconds=args.max_seconds, model=args.model)
+        load = server.load or partial(
+            run_closed_loop, api=server.api, max_seconds=args.max_seconds, model=args.model
+        )
         run: LoadRun = load(
             server.base_url,
             axis.workload,
@@ -203,6 +210,10 @@ def _cache_policy(server: _Server) -> tuple[str, ...]:
     """The same prompts asked twice are answered faster by a server that remembers them."""
     if "cache_prompt" in server.extra:
         return ("The server's prompt cache was switched off for these requests (cache_prompt: false).",)
+    if "cache_salt" in server.extra:
+        return (
+            "Each request had the server's prompt cache for itself alone, so that none found another's prompt.",
+        )
     return ("A server with a prefix cache answers prompts faster that it has seen before, here or earlier.",)
 
 

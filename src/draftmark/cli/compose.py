@@ -12,9 +12,9 @@ import shlex
 from pathlib import Path
 
 from draftmark.cli import services
+from draftmark.cli.engines import EMBEDDED, known_engines, starts, version_of
 from draftmark.cli.hosts import is_remote
 from draftmark.cli.target import CommandTarget, Target
-from draftmark.engines.llamacpp.engine import LlamaCpp
 from draftmark.errors import UsageError
 from draftmark.load.workloads import load_workloads, workload_from_file
 from draftmark.model import Arm, ServiceKind, Workload
@@ -44,11 +44,10 @@ def target(args: argparse.Namespace) -> Target:
         UsageError: It cannot be started by Draftmark, or no engine recognises its command line.
         ProvisionError: The embedded engine or model could not be had.
     """
-    engine = LlamaCpp(method=args.method)
     if (members := _members(args)) is not None:
         from draftmark.cli.unit_target import unit_target
 
-        return unit_target(args, members, engine)
+        return unit_target(args, members)
     ref = parse_reference(args.service)
     if is_remote(args):
         raise UsageError(
@@ -57,6 +56,10 @@ def target(args: argparse.Namespace) -> Target:
             next_step="name the unit on that host, or leave --host out",
         )
     if ref.kind is ServiceKind.EMBEDDED:
+        if args.engine not in EMBEDDED:
+            raise UsageError(
+                f"embedded: is not served by {args.engine}", next_step=f"--engine {' or '.join(EMBEDDED[1:])}"
+            )
         from draftmark.embedded.progress import RichProgress
         from draftmark.embedded.provision import provision
 
@@ -67,18 +70,19 @@ def target(args: argparse.Namespace) -> Target:
         return CommandTarget(
             ref=ref,
             shown="embedded:",
-            engine=engine,
+            engine=known_engines(args)[0],
             command=ready.command,
             env=dict(ready.env),
             version=f"{ready.engine} {ready.version}",
         )
     if ref.kind is ServiceKind.CMD:
         spec = parse_cmd(ref.target)
-        if not engine.recognises(spec.argv):
+        engine = starts(spec.argv, known_engines(args))
+        if engine is None:
             raise UsageError(
                 "no known engine in this command line",
                 evidence=(ref.target,),
-                next_step="name llama-server in it; SGLang and vLLM are not supported yet",
+                next_step="name llama-server or SGLang's server in it; vLLM is not supported yet",
             )
         engine.check(spec.argv)
         words = Redactor.of(spec.argv, spec.env).command(
@@ -90,12 +94,12 @@ def target(args: argparse.Namespace) -> Target:
             engine=engine,
             command=spec.argv,
             env=dict(spec.env),
-            version=None,
+            version=version_of(engine, spec.argv),
         )
     raise UsageError(
         f"{ref.kind.value}: services cannot be started by this version",
         evidence=(str(ref),),
-        next_step='use unit:NAME, cmd:"llama-server …" or embedded:; '
+        next_step='use unit:NAME, cmd:"COMMAND LINE" or embedded:; '
         "a running server can be measured: draftmark bench url:http://…",
     )
 

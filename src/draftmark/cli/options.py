@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from draftmark.cli import hosts
+from draftmark.cli import engines, hosts
 from draftmark.model import Foreign
 
 _LARGEST = (
@@ -24,22 +24,24 @@ def service(parser: argparse.ArgumentParser, *, default: str | None = None) -> N
         nargs="?" if default is not None else None,
         default=default,
         metavar="SERVICE",
-        help='unit:NAME, cmd:"llama-server …", url:http://… or embedded:'
+        help='unit:NAME, cmd:"COMMAND LINE", url:http://… or embedded:'
         + (f" (default {default})" if default is not None else ""),
     )
     hosts.add_argument(parser)
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout, progress on stderr")
     parser.add_argument(
         "--engine",
-        choices=("auto", "xllamacpp", "llama-server"),
+        type=engines.engine_named,
         default="auto",
-        help="which build serves embedded: (default: the first that runs here)",
+        metavar="NAME",
+        help="which build serves embedded: xllamacpp or llama-server (default: the first that runs here); "
+        "or the version of SGLang that serves, where it cannot be seen: sglang==0.5.17",
     )
     parser.add_argument(
         "--method",
         metavar="NAME",
-        help="drafting method to bring when the command line names none (default: ngram-simple, "
-        "or draft-simple when there is a draft model)",
+        help="drafting method to bring when the command line names none (llama-server: ngram-simple, "
+        "or draft-simple when there is a draft model; SGLang: none)",
     )
 
 
@@ -77,9 +79,9 @@ def workload(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--api",
         choices=("openai-chat", "openai", "sglang"),
-        default="openai-chat",
-        help="openai-chat: /v1/chat/completions (default); openai: /v1/completions, without the chat template; "
-        "sglang: SGLang's own /generate, with it, whose answers tell what became of the drafts",
+        help="openai-chat: /v1/chat/completions; openai: /v1/completions, without the chat template; sglang: "
+        "its own /generate, with it, whose answers tell what became of the drafts "
+        "(default: sglang for SGLang from 0.5.12 on, else openai-chat)",
     )
     group.add_argument(
         "--request-timeout", type=positive_number, default=120.0, metavar="S", help="longest request (default 120)"

@@ -8,12 +8,15 @@ from dataclasses import dataclass
 
 from draftmark import __version__
 from draftmark.cli import compose
+from draftmark.cli.engines import api_of
+from draftmark.cli.fitting import predicted
 from draftmark.cli.target import Target
 from draftmark.errors import RefusedError
-from draftmark.model import Arm
+from draftmark.model import Arm, Fit, Refusal
 from draftmark.run.records import RunInfo
 from draftmark.run.redact import HIDDEN
 from draftmark.service.host import SystemClock, has_gpu, local_facts
+from draftmark.tune.fitting import refusal_of
 from draftmark.tune.plan import schedule
 from draftmark.tune.trial import Axis
 
@@ -28,6 +31,13 @@ class Planned:
 
 
 _FOREIGN_CORES = 0.25
+
+
+def _refusal(target: Target, arm: Arm, fits: Fit | None) -> Refusal | None:
+    """Why an arm is not started: the engine would not, or the memory is not there."""
+    refusal = target.engine.refuse(target.command, arm)
+    verdict = fits.of(arm) if refusal is None and fits is not None else None
+    return refusal_of(verdict) if verdict is not None else refusal
 
 
 def _foreign_limit(args: argparse.Namespace, target: Target) -> float | None:
@@ -59,10 +69,11 @@ def planned(args: argparse.Namespace) -> Planned:
         notes.append(f"the service's own {dead.because}; off is the baseline in its place")
         arms = tuple(dict.fromkeys((Arm(0), *(arm for arm in arms if arm != baseline))))
         baseline = Arm(0)
+    fits = predicted(target, tuple(dict.fromkeys((baseline, *arms))), notes)
     refused = {
         arm.name: refusal
         for arm in arms
-        if arm != baseline and (refusal := target.engine.refuse(target.command, arm)) is not None
+        if arm != baseline and (refusal := _refusal(target, arm, fits)) is not None
     }
     startable = tuple(arm for arm in arms if arm.name not in refused)
     if startable == (baseline,) and len(arms) > 1:
@@ -83,7 +94,7 @@ def planned(args: argparse.Namespace) -> Planned:
         host=local_facts() if target.local else {"name": target.shown.partition(" on ")[2]},
         started_at=SystemClock().now_iso(),
         settings={
-            "api": args.api,
+            "api": api_of(args, target.engine, target.command),
             "requests": requests,
             "request_timeout_s": args.request_timeout,
             "start_timeout_s": args.start_timeout,
@@ -101,6 +112,7 @@ def planned(args: argparse.Namespace) -> Planned:
         refused=refused,
         schedule=schedule(startable, rounds, baseline),
         notes=tuple(notes),
+        fit=fits,
         cwd=None if demo or target.may_run else os.getcwd(),  # noqa: PTH109 - as the user sees it
     )
     return Planned(target=target, info=info, axes=compose.axes(found, levels, requests, embedded=demo))

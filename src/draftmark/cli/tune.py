@@ -186,6 +186,7 @@ def _resumed(args: argparse.Namespace, info: RunInfo) -> Planned:
             next_step=f"cd {shlex.quote(info.cwd)}, and give RUN as seen from there",
         )
     args.method, args.engine = info.settings["method"], info.settings["engine"]
+    args.api = info.settings["api"]
     target = compose.target(args)
     if not target.embedded and target.shown != info.service:
         raise UsageError(

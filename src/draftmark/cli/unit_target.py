@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from draftmark import __version__
+from draftmark.cli.engines import api_of, known_engines, starts, version_of
 from draftmark.cli.hosts import host_at, is_remote
 from draftmark.cli.output import progress_console
 from draftmark.cli.rig import Rig
@@ -43,12 +44,14 @@ class MemberUnit:
         host: Where it is, as the user sees it.
         privileged: The same with the rights to change it.
         remote: The destination over SSH; None on this computer.
+        engine: What runs in it.
         safe: What its drop-in sets besides the command line.
     """
 
     host: Host
     privileged: Host
     remote: str | None
+    engine: Engine
     unit: FoundUnit
     safe: Reconciled
 
@@ -240,13 +243,13 @@ def _notes(member: MemberUnit) -> Iterator[str]:
         yield f"while it is tuned, {each.setting}: {each.reason} ({each.line})"
 
 
-def unit_target(args: argparse.Namespace, members: Sequence[Member], engine: Engine) -> UnitTarget:
+def unit_target(args: argparse.Namespace, members: Sequence[Member], engine: Engine | None = None) -> UnitTarget:
     """Read the units of a service.
 
     Args:
         args: Of the verb: `foreign`, `patience` and `lease`, where it has them.
         members: In rank order.
-        engine: What runs in them.
+        engine: What runs in them; None to see which of those that are known.
 
     Raises:
         BadInputError: There is no such unit.
@@ -257,17 +260,32 @@ def unit_target(args: argparse.Namespace, members: Sequence[Member], engine: Eng
     if lease_s < MIN_LEASE_S:
         raise UsageError(f"--lease {lease_s} is too short to be kept alive", next_step=f"--lease {MIN_LEASE_S}")
     with progress_console().status(f"reading {args.service} …"):
-        read = tuple(_read(member, engine) for member in members)
+        read = tuple(
+            _read(member, lambda host: (engine,) if engine else known_engines(args, host)) for member in members
+        )
+    first = read[0]
+    _same_engine(read)
     return UnitTarget(
-        engine=engine,
+        engine=first.engine,
         members=read,
         asked=args.service + (f" --host {args.host}" if is_remote(args) else ""),
         foreign=getattr(args, "foreign", Foreign.ABORT),
         patience_s=getattr(args, "patience", 120.0),
         lease_s=lease_s,
-        program=_program(read[0], getattr(args, "load_from", "here")),
-        api=getattr(args, "api", "openai-chat"),
+        program=_program(first, getattr(args, "load_from", "here")),
+        api=api_of(args, first.engine, first.unit.command.argv),
+        version=version_of(first.engine, first.unit.command.argv),
     )
+
+
+def _same_engine(members: Sequence[MemberUnit]) -> None:
+    """Ranks of one service are one engine's, and an arm is written the same way for each."""
+    other = next((member for member in members if member.engine.name != members[0].engine.name), None)
+    if other is not None:
+        raise UsageError(
+            f"{members[0].shown} runs {members[0].engine.name}, and {other.shown} runs {other.engine.name}",
+            next_step="name units of one engine as one service",
+        )
 
 
 def _program(first: MemberUnit, wanted: str) -> tuple[str, ...] | None:
@@ -290,17 +308,23 @@ def _settled(member: MemberUnit, engine: Engine) -> MemberUnit:
         return member
     manager = member.unit.manager
     restore(member.privileged, manager.unit, user_scope=manager.user, leave_kept=True)
-    return _read(Member(unit=manager.unit, host=member.remote), engine)
+    return _read(Member(unit=manager.unit, host=member.remote), lambda _host: (engine,))
 
 
-def _read(member: Member, engine: Engine) -> MemberUnit:
+def _read(member: Member, engines_at: Callable[[Host | None], Sequence[Engine]]) -> MemberUnit:
     host = host_at(member.host)
     privileged = elevated(host)
-    unit = discover(host, member.unit, is_server=engine.recognises, read_as=privileged)
+    engines = engines_at(host if member.host else None)
+    unit = discover(
+        host, member.unit, is_server=lambda words: starts(words, engines) is not None, read_as=privileged
+    )
+    found = starts(unit.command.argv, engines)
+    assert found is not None  # noqa: S101 - by that it was discovered
     return MemberUnit(
         host=host,
         privileged=host if unit.manager.user else privileged,
         remote=member.host,
+        engine=found,
         unit=unit,
-        safe=reconcile(unit.properties, engine.drain(unit.command.argv), unit.files),
+        safe=reconcile(unit.properties, found.drain(unit.command.argv), unit.files),
     )

@@ -24,6 +24,7 @@ class Detected:
         evidence: What it was recognised by.
         client: For asking it about itself; None for an engine without a folder of its own here.
         extra: Fields for measured requests, such as a switch that turns the prompt cache off.
+        api: The wire format that tells most, as `--api` names it.
     """
 
     engine: str
@@ -31,6 +32,7 @@ class Detected:
     evidence: str
     client: EngineClient | None
     extra: Mapping[str, object] = field(default_factory=dict)
+    api: str = "openai-chat"
 
 
 def detect(url: str) -> Detected:
@@ -82,11 +84,14 @@ def _sglang(base: str) -> Detected | None:
         document = reply.json() if reply is not None and reply.status == 200 else None
         if isinstance(document, dict) and "model_path" in document:
             client = SglangClient(base)
+            version = client.version()
+            engine = SGLang(version=version)
             return Detected(
                 engine="sglang",
-                version=client.version(),
+                version=version,
                 evidence=f"GET {path} has model_path",
                 client=client,
-                extra=SGLang().request_extra(),
+                extra=engine.request_extra(),
+                api="sglang" if engine.native_api(()) else "openai-chat",
             )
     return None

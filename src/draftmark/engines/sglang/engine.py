@@ -43,6 +43,11 @@ class SGLang:
         version = self.version(command)
         return refusals.inferred(command) if version is None else rules_for(version)
 
+    def native_api(self, command: Sequence[str]) -> bool:
+        """Whether its `/tokenize` surely knows the chat template, so that /generate can be asked as a chat is."""
+        version = self.version(command)
+        return version is not None and self.rules(command).minor >= facts()["tokenizes_messages_since"]
+
     def _parsed(self, command: Sequence[str]) -> Parsed:
         return parse(command, self.rules(command))
 

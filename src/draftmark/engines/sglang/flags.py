@@ -40,7 +40,7 @@ def _program_at(command: Sequence[str], index: int) -> int | None:
     module, length = (following, 2) if word == "-m" else (word[2:], 1) if word.startswith("-m") else ("", 0)
     if module in programs["modules"]:
         return index + length
-    serves = command[index + length : index + length + 1] == type(command)(["serve"])
+    serves = list(command[index + length : index + length + 1]) == ["serve"]
     if module in programs["serving_modules"] and serves:
         return index + length + 1
     if PurePath(word).name == programs["cli"] and following == "serve":
