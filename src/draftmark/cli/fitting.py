@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from draftmark.cli.gpus import gpus_of
-from draftmark.cli.target import Target
 from draftmark.errors import DraftmarkError
 from draftmark.model import Arm, Fit
 from draftmark.ports import FitScene, Host
 from draftmark.service.local import LocalHost
+
+if TYPE_CHECKING:
+    from draftmark.cli.target import Target
 
 CONFIG_BYTES = 4 << 20
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from draftmark.engines.sglang.log.boot import read_boot
-from draftmark.engines.sglang.log.nouns import BootLog
 from draftmark.engines.sglang.memory.settings import Settings, settings_of
 from draftmark.model import FitFigures
+
+if TYPE_CHECKING:
+    from draftmark.engines.sglang.log.nouns import BootLog
 
 # What memory depends on, or a start of another depth needs, by the argument's name.
 _CARRIED = (
@@ -50,6 +52,13 @@ class Boot:
     def resolved(self) -> dict[str, object]:
         """What it took for flags that a command line leaves to the card."""
         return {name: self.values[name] for name in _RESOLVED if self.values.get(name) is not None}
+
+
+def read(lines: Iterable[str]) -> BootLog:
+    """The last start in a log. Its grammar is loaded only for one who has a log."""
+    from draftmark.engines.sglang.log.boot import read_boot
+
+    return read_boot(lines)
 
 
 def boot_of(log: BootLog, command_values: Mapping[str, object]) -> Boot | None:
@@ -106,7 +115,7 @@ def same_weights(own: Settings, other: Settings) -> Sequence[str]:
 
 def figures_of(lines: Sequence[str]) -> FitFigures | None:
     """What the last start in a log has; None when it never said."""
-    log = read_boot(lines)
+    log = read(lines)
     if log.summary is None:
         return None
     return FitFigures(

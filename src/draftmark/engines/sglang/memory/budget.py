@@ -11,8 +11,8 @@ import dataclasses
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from draftmark.engines.sglang.log.nouns import BootLog
 from draftmark.engines.sglang.memory import cards
 from draftmark.engines.sglang.memory.anatomy import Anatomy, Draft
 from draftmark.engines.sglang.memory.cards import GIB, MIB
@@ -21,6 +21,9 @@ from draftmark.engines.sglang.memory.rules import Rules
 from draftmark.engines.sglang.memory.settings import Settings
 from draftmark.engines.sglang.memory.weights import placed_bytes
 from draftmark.model import Gpu
+
+if TYPE_CHECKING:
+    from draftmark.engines.sglang.log.nouns import BootLog
 
 _PRINTED = 0.005 * GIB  # half of the last digit
 _MINIMUM = re.compile(r"minimum viable = 1 - available/pre = (0\.\d{3,6})")

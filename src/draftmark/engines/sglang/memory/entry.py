@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from draftmark.engines.sglang.log.boot import BootLog, read_boot
 from draftmark.engines.sglang.memory import budget as budgets
 from draftmark.engines.sglang.memory import reading
 from draftmark.engines.sglang.memory.anatomy import Anatomy, Draft, Tensors
-from draftmark.engines.sglang.memory.boot import Boot, boot_of, command_of, same_weights
+from draftmark.engines.sglang.memory.boot import Boot, boot_of, command_of, read, same_weights
 from draftmark.engines.sglang.memory.cell import item_bytes
 from draftmark.engines.sglang.memory.fit import Case, judge
 from draftmark.engines.sglang.memory.fraction import Defaults, defaults
@@ -22,6 +21,9 @@ from draftmark.engines.sglang.memory.unmodelled import SPREAD, not_modelled, ref
 from draftmark.errors import BadInputError, UsageError
 from draftmark.model import Arm, Fit, Gpu
 from draftmark.ports import FitScene
+
+if TYPE_CHECKING:
+    from draftmark.engines.sglang.log.nouns import BootLog
 
 WithArm = Callable[[Sequence[str], Arm], Sequence[str]]
 _CONFIG_BYTES = 4 << 20
@@ -36,7 +38,7 @@ class _Service:
     command: tuple[str, ...]
     with_arm: WithArm
     told: str
-    config: Mapping[str, Any]
+    target: reading.Target
     boot: Boot | None
     gpus: tuple[Gpu, ...]
     assumptions: dict[str, None]
@@ -51,9 +53,10 @@ class _Service:
         try:
             words = self.with_arm(self.command, arm)
         except UsageError:
-            if not arm.depth or reading.own_draft(self.config, Settings()) is None:
+            if not arm.depth or not self.target.shape.mtp_layers:
                 raise
-            words = self.with_arm((*self.command, "--speculative-algorithm", "NEXTN"), arm)
+            self.command = (*self.command, "--speculative-algorithm", "NEXTN")
+            words = self.with_arm(self.command, arm)
             self.assume("no speculation method is named: NEXTN, which drafts with the model's own layers")
         own = values_of(words, self.told)
         resolved = {} if self.boot is None else self.boot.resolved()
@@ -67,7 +70,7 @@ def fit(command: Sequence[str], arms: Sequence[Arm], scene: FitScene, with_arm: 
         BadInputError: The model, its config or the log cannot be used.
         UsageError: Neither a card nor a log tells how much memory there is, or an arm cannot be written.
     """
-    log = read_boot(scene.log) if scene.log is not None else None
+    log = read(scene.log) if scene.log is not None else None
     version = scene.version or (log.version if log else None)
     version, choice = _choice(version, log)
     assumptions = dict.fromkeys(filter(None, (choice.assumption,)))
@@ -92,7 +95,7 @@ def fit(command: Sequence[str], arms: Sequence[Arm], scene: FitScene, with_arm: 
         command=tuple(command),
         with_arm=with_arm,
         told=told,
-        config=config,
+        target=reading.Target(config),
         boot=boot,
         gpus=scene.gpus(),
         assumptions=assumptions,
@@ -181,12 +184,11 @@ def _places(scene: FitScene, path: str) -> list[str]:
 
 def _case(service: _Service, arm: Arm) -> Case:
     values = service.values(arm)
-    names = service.config.get("architectures")
     try:
-        settings = settings_of(values, str(names[0]) if isinstance(names, list) and names else None)
+        settings = settings_of(values, service.target.shape.architecture)
     except ValueError as error:
         raise UsageError(str(error), next_step="check the command line") from None
-    model = reading.anatomy_of(service.config, settings, weighed=service.boot is None)
+    model = reading.anatomy_of(service.target, settings, weighed=service.boot is None)
     draft = _draft(service, settings, model)
     strange = not_modelled(values, service.scene.environment)
     service.assume(*model.assumptions, item_bytes(settings, model)[1], *strange)
@@ -218,7 +220,7 @@ def _draft(service: _Service, settings: Settings, model: Anatomy) -> Draft | Non
         return None
     path = settings.draft_path
     if path is None or path in (settings.model_path, service.scene.model_dir):
-        own = reading.own_draft(service.config, settings)
+        own = reading.own_draft(service.target, settings)
         if own is None:
             service.assume(
                 f"{settings.algorithm} without a draft path, and the config names no layers to draft with: none "
@@ -269,7 +271,7 @@ def _budget(service: _Service, case: Case) -> budgets.Budget:
             "how much memory the GPU has is not known", next_step="give --gpu h200, --gpu 80GiB, or a boot log"
         )
     if not case.model.weights.bytes:
-        reading.anatomy_of(service.config, case.settings)  # says why they cannot be told
+        reading.anatomy_of(service.target, case.settings)  # says why they cannot be told
     gpu = min(service.gpus, key=lambda each: each.total_mib)
     if case.settings.tp * case.settings.pp > 1:
         service.assume("what a tensor-parallel group's communication takes was not measured")

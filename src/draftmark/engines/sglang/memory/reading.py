@@ -25,21 +25,54 @@ Config = Mapping[str, Any]
 _NESTED = ("text_config", "llm_config", "language_config")
 
 
-def anatomy_of(config: Config, settings: Settings, *, weighed: bool = True) -> Anatomy:
-    """The target of a config. Unless it must be `weighed`, 0 stands for weights that cannot be told.
+class Target:
+    """A target's config, read once for all arms.
 
     Raises:
-        BadInputError: The architecture, a field or the quantization is not known.
+        BadInputError: The architecture or a field is not known.
     """
-    shape = read_shape(config)
-    text = _text(config)
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.text = _text(config)
+        self.shape = read_shape(config)
+        self._weights: dict[int, Tensors] = {}
+        self._predicting: dict[int, Tensors | None] = {}
+
+    def weights(self, tp: int) -> Tensors:
+        """What one rank loads, multi-token prediction aside.
+
+        Raises:
+            BadInputError: The quantization's sizes are not known.
+        """
+        if tp not in self._weights:
+            self._weights[tp] = weights.target_tensors(self.shape, tp, rotary_bytes(self.shape, self.text))
+        return self._weights[tp]
+
+    def predicting(self, tp: int) -> Tensors | None:
+        """What one rank loads as its own draft; None where that cannot be told, or there is none."""
+        if tp not in self._predicting:
+            try:
+                self._predicting[tp] = weights.predicting_tensors(self.shape, tp)
+            except BadInputError:
+                self._predicting[tp] = None
+        return self._predicting[tp]
+
+
+def anatomy_of(source: Target, settings: Settings, *, weighed: bool = True) -> Anatomy:
+    """A target under some flags. Unless it must be `weighed`, 0 stands for weights that cannot be told.
+
+    Raises:
+        BadInputError: The quantization's sizes are not known.
+    """
+    config, text, shape = source.config, source.text, source.shape
     pool = has_window_pool(shape.architecture) and settings.hybrid_window
     assumptions = list(shape.assumptions)
     assumptions.extend(f"not counted among the weights: {each}" for each in shape.not_counted)
     if shape.quantization.method:
         assumptions.append(f"weights quantized by {shape.quantization.method}: their size is an estimate")
     try:
-        target = weights.target_tensors(shape, settings.tp, rotary_bytes(shape, text))
+        target = source.weights(settings.tp)
     except BadInputError:
         if weighed:
             raise
@@ -64,22 +97,17 @@ def anatomy_of(config: Config, settings: Settings, *, weighed: bool = True) -> A
     )
 
 
-def own_draft(config: Config, settings: Settings) -> Draft | None:
+def own_draft(source: Target, settings: Settings) -> Draft | None:
     """The target's layers of multi-token prediction; None when it has none."""
-    shape = read_shape(config)
+    shape, text = source.shape, source.text
     if not shape.mtp_layers:
         return None
-    text = _text(config)
-    try:
-        tensors = weights.predicting_tensors(shape, settings.tp)
-    except BadInputError:
-        tensors = None
     return Draft(
-        weights=tensors,
+        weights=source.predicting(settings.tp),
         nextn=_whole(text.get("num_nextn_predict_layers")),
         layers=shape.layers,
         architecture=shape.architecture,
-        wrapped=text is not config,
+        wrapped=text is not source.config,
         cell=_draft_cell(shape, settings, shape.mtp_layers),
     )
 

@@ -6,13 +6,16 @@ Source: 14:managers/scheduler.py:859-872 (order), 14:server_args.py:3347 (batch 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from draftmark.engines.sglang.log.nouns import BootLog
 from draftmark.engines.sglang.memory.cards import GIB, MIB
 from draftmark.engines.sglang.memory.cell import Cell
 from draftmark.engines.sglang.memory.pools import Pools
 from draftmark.engines.sglang.memory.settings import Settings
 from draftmark.engines.sglang.memory.state import StateCost
+
+if TYPE_CHECKING:
+    from draftmark.engines.sglang.log.nouns import BootLog
 
 _LEAST = 256 * MIB
 # --speculative-adaptive sizes its buffers for the longest candidate, 7 steps by default, and the budget for 3.
