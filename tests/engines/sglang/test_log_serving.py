@@ -72,6 +72,12 @@ def test_ranks_that_say_the_same_count_once() -> None:
     assert (stats.retractions, stats.retracted_requests) == (2, 6)
 
 
+def test_the_parents_word_does_not_silence_the_ranks() -> None:
+    lines = ["[2026-01-01 00:00:00] retract_decode: aborted last request abc due to OOM\n"]
+    lines += [f"[2026-01-01 00:00:00 TP{i % 2}] Decode batch, #running-req: 1, #queue-req: 0\n" for i in range(6)]
+    assert read_log(lines).serving.decode_lines == 3
+
+
 def test_nothing_served() -> None:
     stats = served("Memory pool end. avail mem=1.00 GB")
     assert stats.decode_lines == stats.prefill_batches == 0

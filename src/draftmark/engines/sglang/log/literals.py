@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 _DEEPEST = 40
-_NUMBER = re.compile(r"[-+]?(?:\d[\d_]*\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|inf|nan)(?![\w.])")
+_NUMBER = re.compile(r"[-+]?(?:(?:\d[\d_]*+(?:\.\d*+)?|\.\d++)(?:[eE][-+]?\d++)?+|inf|nan)(?![\w.])")
 _WORD = re.compile(r"[A-Za-z_][\w.]*")
 _SPACE = re.compile(r"\s*")
 _STRING = re.compile(r"""[bBrRuU]{0,2}('(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+")""", re.DOTALL)

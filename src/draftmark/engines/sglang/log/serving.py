@@ -151,7 +151,7 @@ class ServingReader:
         self._retractions = self._retracted = self._aborted = self._steps = 0
         self._step: AdaptiveStep | None = None
         self._speakers: dict[str, str] = {}
-        self._counts: dict[str, bool] = {}
+        self._counts: dict[str, bool] = {"": True}
 
     def take(self, record: Record, name: str, match: re.Match[str]) -> None:
         """Note a line; `name` is its rule. Every rank of a replica may say the same: one of them is listened to."""
