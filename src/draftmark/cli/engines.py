@@ -55,8 +55,8 @@ def api_of(args: argparse.Namespace, engine: Engine, command: Sequence[str]) -> 
 
     SGLang's native answers tell what became of the drafts; its `/tokenize` knows the chat template since 0.5.12.
     """
-    if args.api is not None:
-        return str(args.api)
+    if (asked := getattr(args, "api", None)) is not None:  # not every verb sends requests
+        return str(asked)
     if isinstance(engine, SGLang) and engine.native_api(command):
         return "sglang"
     return "openai-chat"

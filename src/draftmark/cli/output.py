@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import sys
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, TYPE_CHECKING, Any, TextIO, cast
 
 import msgspec
 
@@ -38,26 +38,32 @@ def result_console() -> Console:
 
 
 class _Patient(io.TextIOBase):
-    """stderr that may go away: a closed terminal or a full disk under it ends no run."""
+    """A stderr that may go away: a closed terminal or a full disk under it ends no run.
+
+    Not `sys.stderr` by its name: while rich shows a bar, that name stands for the bar's own console.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
 
     def write(self, text: str) -> int:
         with contextlib.suppress(OSError, ValueError):
-            sys.stderr.write(text)
+            self._stream.write(text)
         return len(text)
 
     def flush(self) -> None:
         with contextlib.suppress(OSError, ValueError):
-            sys.stderr.flush()
+            self._stream.flush()
 
     def isatty(self) -> bool:
-        return sys.stderr.isatty()
+        return self._stream.isatty()
 
     def fileno(self) -> int:
-        return sys.stderr.fileno()
+        return self._stream.fileno()
 
     @property
     def encoding(self) -> str:  # type: ignore[override]
-        return sys.stderr.encoding
+        return self._stream.encoding
 
 
 def progress_console() -> Console:
@@ -66,4 +72,4 @@ def progress_console() -> Console:
 
     if sys.stderr is None:
         return Console(quiet=True)
-    return Console(file=cast("IO[str]", _Patient()), highlight=False)
+    return Console(file=cast("IO[str]", _Patient(sys.stderr)), highlight=False)
