@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -229,3 +230,17 @@ def test_plan_refuses_what_does_not_fit_with_the_arithmetic(draftmark: Run, tmp_
     assert arms["d10"]["fit"]["fits"] is False
     assert arms["d3"]["verdict"] == "start"
     assert arms["d3"]["fit"]["kv_tokens"] > 0
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_config_is_too_strange(draftmark: Run, tmp_path: Path, seed: int) -> None:
+    """Refused or told, never a fault of ours."""
+    rand = random.Random(seed)
+    config = dict(rand.choice([LLAMA, NEXT]))
+    for name in rand.sample(sorted(config), 3):
+        config[name] = rand.choice([None, True, "x", -1, 0, 1.5, 10**30, [], {}, [1, "a"]])
+    done = draftmark(
+        "fit", str(model(tmp_path, config)), "--gpu", "h100", "--depth", "0", "--flags", FLAGS, "--json"
+    )
+    assert done.status in (0, 2)
+    assert "draftmark itself failed" not in done.err

@@ -107,7 +107,7 @@ def test_replay_keeps_no_states_for_verification() -> None:
     assert cost.extra == 36 * 4 * (32 * 128 * 2 + 16 * 128 * 2 + 32 * 4 * 2)
     later = state.cost_of(choose("0.5.23").rules, settings, NEXT, "Qwen3NextForCausalLM", {})
     assert later.extra == 0
-    assert later.fixed > 0
+    assert later.fixed == 49 * 36 * 16 * (2 * (32 * 128 * 2 + 16 * 128 * 2) + 32 * 4)
 
 
 @given(

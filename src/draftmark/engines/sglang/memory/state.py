@@ -115,17 +115,17 @@ def cost_of(
 def ring_bytes(rules: Rules, settings: Settings, state: RecurrentState) -> int:
     """Bytes of one request's replay ring, which takes the place of the states of a verification.
 
-    Source: 17:configs/mamba_utils.py:127-151; the length is D for gated delta-net in 0.5.17, else the flag's.
+    Source: 17:configs/mamba_utils.py:127-151, 20 and 23:…:127-157. For gated delta-net 0.5.17 keeps D inputs and two
+    numbers a head; later releases keep as many as the flag says, in two parts, and one number a head.
     """
     tp = settings.attention_tp
     heads, key_heads = max(1, state.heads // tp), max(1, state.groups // tp)
-    compact = rules.version < "0.5.20" and not state.gate_per_key
-    length = settings.draft_tokens if compact else settings.replay_length
-    layer = length * (heads * state.rows * 2 + key_heads * state.columns * 2)
-    layer += heads * length * 4 * (1 + (state.columns if state.gate_per_key else 1))
+    vectors = heads * state.rows * 2 + key_heads * state.columns * 2
     if state.gate_per_key:
-        layer += length * (heads * state.rows * 2 + key_heads * state.columns * 2)
-    return layer * state.layers
+        return state.layers * settings.replay_length * (2 * vectors + heads * 4 * (1 + state.columns))
+    if rules.version < "0.5.20":
+        return state.layers * settings.draft_tokens * (vectors + heads * 4 * 2)
+    return state.layers * settings.replay_length * (2 * vectors + heads * 4)
 
 
 def share_of(rules: Rules, settings: Settings, cost: StateCost, budget: float) -> StateShare:
