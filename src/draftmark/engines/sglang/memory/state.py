@@ -115,8 +115,8 @@ def cost_of(
 def ring_bytes(rules: Rules, settings: Settings, state: RecurrentState) -> int:
     """Bytes of one request's replay ring, which takes the place of the states of a verification.
 
-    Source: 17:configs/mamba_utils.py:127-151, 20 and 23:…:127-157. For gated delta-net 0.5.17 keeps D inputs and two
-    numbers a head; later releases keep as many as the flag says, in two parts, and one number a head.
+    Source: 17:configs/mamba_utils.py:127-151, 20 and 23:…:127-157. For gated delta-net 0.5.17 keeps D inputs and
+    two numbers a head; later releases keep as many as the flag says, in two parts, and one number a head.
     """
     tp = settings.attention_tp
     heads, key_heads = max(1, state.heads // tp), max(1, state.groups // tp)
