@@ -91,6 +91,7 @@ class Source:
         size_bytes: After decompression.
         document: Parsed JSON, for the kinds that are JSON.
         notes: What the user should know: cut off, not text, a broken archive.
+        command: What shows it to the user; `` where none does, as for a pipe or what was unpacked.
     """
 
     name: str
@@ -100,6 +101,7 @@ class Source:
     size_bytes: int = 0
     document: Any = None
     notes: tuple[str, ...] = ()
+    command: str = ""
 
 
 @dataclass(frozen=True, slots=True)

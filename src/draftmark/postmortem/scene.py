@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -180,12 +179,8 @@ def build_scene(
 
 def _half_read(sources: Sequence[Source]) -> list[Unread]:
     """Sources that were of no use, or not read in full, and why."""
-    return [
-        Unread(source.name, "; ".join(source.notes), f"less {shlex.quote(source.name)}")
-        for source in sources
-        if source.notes
-    ] + [
-        Unread(source.name, "a text for people, not a log: it only quotes", f"less {shlex.quote(source.name)}")
+    return [Unread(source.name, "; ".join(source.notes), source.command) for source in sources if source.notes] + [
+        Unread(source.name, "a text for people, not a log: it only quotes", source.command)
         for source in sources
         if is_prose(source)
     ]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from draftmark.cli import compose_why
 from draftmark.ports import Completed
 from draftmark.postmortem.collect.gathering import Gathering, Reader
 from draftmark.postmortem.collect.journal import Sight
 from draftmark.postmortem.collect.kernel import Span, collect_kernel
+from draftmark.postmortem.diagnose import diagnose
 from draftmark.testing.hosts import Entry, JournalHost, ScriptedHost
 
 T = 1_795_969_000.0
@@ -40,6 +42,17 @@ def test_a_quiet_window_is_shown_with_the_lines_before_it(read: Reader) -> None:
     assert source.total_lines == 1
     assert "said nothing in that time" in source.notes[0]
     assert not gathering.unread
+
+
+@pytest.mark.parametrize("is_root", [True, False])
+def test_what_was_not_read_in_full_comes_with_a_command_that_works(read: Reader, is_root: bool) -> None:
+    sudo = "" if is_root else "sudo "
+    quiet = collected(JournalHost([kernel(-500)], is_root=is_root), read)
+    assert quiet.sources[0].command == f"{sudo}journalctl --since=@{int(T) - 100} _TRANSPORT=kernel"
+    [unread] = diagnose(quiet.sources, tables=compose_why.tables()).not_examined[:1]
+    assert (unread.source, unread.command) == ("kernel log", quiet.sources[0].command)
+    ring = collected(JournalHost([], {r"^dmesg": BOOTED}, is_root=is_root), read)
+    assert ring.sources[0].command == f"{sudo}dmesg -T"
 
 
 def test_an_old_kill_is_no_sign_of_a_quiet_log(read: Reader) -> None:

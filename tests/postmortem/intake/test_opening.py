@@ -119,6 +119,17 @@ def test_members_of_an_archive_one_level_deep(tmp_path: Path, mode: str) -> None
     assert texts(path) == ["one", "two", "old", "new"]
 
 
+def test_only_what_a_pager_opens_comes_with_a_pager(tmp_path: Path) -> None:
+    plain = tmp_path / "my service.log"
+    plain.write_bytes(LOG)
+    packed = tmp_path / "old.gz"
+    packed.write_bytes(gzip.compress(LOG))
+    archive = tar_of(tmp_path / "logs.tar", {"a.log": LOG}, "w")
+    found = read_paths([str(plain), str(packed), str(archive), "-"], hints=NONE, stdin=io.BytesIO(LOG)).sources
+    commands = {source.name.removeprefix(f"{tmp_path}/"): source.command for source in found}
+    assert commands == {"my service.log": f"less '{plain}'", "old.gz": "", "logs.tar:a.log": "", "stdin": ""}
+
+
 def test_an_archive_in_an_archive_is_named(tmp_path: Path) -> None:
     inner = tar_of(tmp_path / "inner.tar", {"a.log": LOG}, "w").read_bytes()
     path = tar_of(tmp_path / "outer.tar.gz", {"b.log": LOG, "inner.tar": inner}, "w:gz")

@@ -21,7 +21,7 @@ def read_file(gathering: Gathering, path: str) -> None:
     output = Output(gathering.host, argv)
     chunks = peeked(output)
     if chunks is not None:
-        gathering.add(path, chunks)
+        gathering.add(path, chunks, argv=command)
         return
     ended = output.ended
     gathering.miss(path, "it is empty" if ended is None or ended.ok else reason(ended, argv), command)

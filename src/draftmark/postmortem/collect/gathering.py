@@ -42,9 +42,17 @@ class Gathering:
     sources: list[Source] = field(default_factory=list)
     unread: list[Unread] = field(default_factory=list)
 
-    def add(self, name: str, data: bytes | Iterable[bytes], notes: Iterable[str] = ()) -> None:
-        """Keep a source."""
-        self.sources.append(self.read(name, data))
+    def add(
+        self,
+        name: str,
+        data: bytes | Iterable[bytes],
+        notes: Iterable[str] = (),
+        *,
+        argv: Sequence[str] | str = "",
+        as_root: bool = False,
+    ) -> None:
+        """Keep a source; `argv` shows it to people."""
+        self.sources.append(replace(self.read(name, data), command=self._typed(argv, as_root=as_root)))
         self.annotate(notes)
 
     def annotate(self, notes: Iterable[str]) -> None:
@@ -54,9 +62,13 @@ class Gathering:
 
     def miss(self, source: str, because: str, argv: Sequence[str] | str, *, as_root: bool = False) -> None:
         """Name a source that was not read, and the command that reads it."""
+        self.unread.append(Unread(source, because, self._typed(argv, as_root=as_root)))
+
+    def _typed(self, argv: Sequence[str] | str, *, as_root: bool) -> str:
+        """A command as people type it."""
         command = argv if isinstance(argv, str) else shlex.join(argv)
         sudo = "sudo " if as_root and not self.host.is_root and not command.startswith("sudo ") else ""
-        self.unread.append(Unread(source, because, sudo + command))
+        return sudo + command
 
     def command(self, name: str, argv: Sequence[str], *, unread: str = "", timeout_s: float = 20.0) -> bytes | None:
         """Run a command and keep its output as a source.
@@ -76,7 +88,7 @@ class Gathering:
                 self.failed(unread, ended, argv)
             return None
         if ended.stdout.strip():
-            self.add(name, ended.stdout, ("longer than was read",) if ended.cut else ())
+            self.add(name, ended.stdout, ("longer than was read",) if ended.cut else (), argv=argv)
         return ended.stdout
 
     def failed(self, source: str, ended: Completed, argv: Sequence[str]) -> None:

@@ -65,7 +65,7 @@ def _from_journal(gathering: Gathering, span: Span) -> bool:
     output = Output(gathering.host, entries(_MATCH, since=span.since, until=span.until))
     chunks = peeked(_said_since(output, span.begun_s))
     if chunks is not None:
-        gathering.add(NAME, chunks)
+        gathering.add(NAME, chunks, argv=for_people(_MATCH, since=span.since), as_root=True)
         if output.ended is not None and not output.ended.ok:
             gathering.annotate((f"not read to the end: {reason(output.ended, output.argv)}",))
         return True
@@ -73,7 +73,7 @@ def _from_journal(gathering: Gathering, span: Span) -> bool:
     older = last_lines(gathering.host, entries(_MATCH, until=span.until, newest=True), _QUIET_LINES)
     if not older or (span.boot and newest_boot(older) != span.boot):
         return False
-    _add_quiet(gathering, older)
+    _add_quiet(gathering, older, for_people(_MATCH, since=span.since))
     return True
 
 
@@ -96,13 +96,14 @@ def _said_at(line: bytes) -> float:
     return (received - max(0, monotonic - clocks.get(b"_SOURCE_MONOTONIC", monotonic))) / 1e6
 
 
-def _add_quiet(gathering: Gathering, older: Sequence[bytes]) -> None:
+def _add_quiet(gathering: Gathering, older: Sequence[bytes], argv: Sequence[str]) -> None:
     """Show that the log was read and that nothing was in it, by lines from before that nobody takes for a cause."""
     harmless = [line for line in older if not _TELLING.search(line)][-_QUIET_SHOWN:]
     if harmless:
-        gathering.add(NAME, b"".join(harmless), ("the kernel said nothing in that time: these lines are older",))
+        notes = ("the kernel said nothing in that time: these lines are older",)
+        gathering.add(NAME, b"".join(harmless), notes, argv=argv, as_root=True)
     else:
-        gathering.miss(NAME, "the kernel said nothing in that time", for_people(_MATCH), as_root=True)
+        gathering.miss(NAME, "the kernel said nothing in that time", argv, as_root=True)
 
 
 def _from_ring_buffer(gathering: Gathering, seen: Sight, span: Span) -> None:
@@ -120,9 +121,10 @@ def _from_ring_buffer(gathering: Gathering, seen: Sight, span: Span) -> None:
     oldest = _first_time(ended.stdout.splitlines())
     found, older = _of_span(ended.stdout, span)
     if found:
-        gathering.add(NAME, b"".join(found), ("from the ring buffer (dmesg): this boot only",))
+        notes = ("from the ring buffer (dmesg): this boot only",)
+        gathering.add(NAME, b"".join(found), notes, argv=_DMESG[0], as_root=True)
     elif older:
-        _add_quiet(gathering, older)
+        _add_quiet(gathering, older, _DMESG[0])
     if oldest is not None and span.death_s is not None and oldest > span.death_s:
         when = datetime.fromtimestamp(oldest, UTC).strftime("%Y-%m-%d %H:%M:%S")
         because = "the ring buffer begins after the death: it was overwritten, or the host was booted since"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from dataclasses import replace
 
 from draftmark.ports import Completed
 from draftmark.postmortem.collect.gathering import Gathering, denied, reason
@@ -38,7 +39,7 @@ def merged_log(gathering: Gathering, name: str, argv: Sequence[str], unread: str
         told = Completed(ended.status, b"", said, ended.cut, ended.timed_out, ended.missing)
         gathering.miss(unread, reason(told, argv), shlex.join(argv), as_root=denied(said))
         return
-    gathering.sources.append(source)
+    gathering.sources.append(replace(source, command=shlex.join(argv)))
     if counted.found.get(b"\n", 0) >= limit:
         gathering.annotate((f"only the newest {limit} lines were read",))
     if ended.timed_out:

@@ -96,7 +96,8 @@ def _journal(gathering: Gathering, unit: Unit, past: History, start: str | None)
     chunks = peeked(counted)
     if chunks is None:
         return False
-    gathering.add(f"journal of {unit.name}", chunks)
+    shown = for_people(*unit.journal(), since=start)
+    gathering.add(f"journal of {unit.name}", chunks, argv=shown, as_root=not unit.user)
     if counted.found.get(_DROPPED):
         notes.append("journald dropped messages of it (rate limit): not every line is there")
     gathering.annotate(notes)

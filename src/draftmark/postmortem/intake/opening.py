@@ -6,6 +6,7 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, BinaryIO
 
@@ -156,11 +157,12 @@ class _Opening:
         elif stream.head.startswith(streams.JOURNAL):
             self._not_read(name, "a binary journal", "journalctl --file {} -o json")
         else:
-            self._source(name, stream)
+            self._source(name, stream, f"less {shlex.quote(_shown(name))}" if file is not None else "")
 
-    def _source(self, name: str, stream: Readable) -> None:
+    def _source(self, name: str, stream: Readable, command: str) -> None:
         limits = self._limits if self._lines < self._limits.total_lines else self._limits.tight()
         raw = raw_source(_shown(name), streams.blocks(stream), self._hints, limits)
+        raw = replace(raw, command=command)
         self._lines += len(raw.scanned.lines)
         while raw.name in self.raws:
             raw = raw.renamed(raw.name + "'")

@@ -39,6 +39,7 @@ class Raw:
     document: Any = None
     entries: tuple[Entry, ...] = ()
     notes: tuple[str, ...] = ()
+    command: str = ""
 
     def renamed(self, name: str) -> Raw:
         """For a second source of a name."""
@@ -160,7 +161,9 @@ def _source(raw: Raw, calendar: Calendar, hints: Hints, limits: Limits) -> Sourc
         lines = ()
     else:
         lines = tuple(_plain(raw.name, number, text, limits) for number, text in scanned.lines)
-    return Source(raw.name, raw.kind, lines, scanned.total_lines, scanned.size_bytes, raw.document, raw.notes)
+    return Source(
+        raw.name, raw.kind, lines, scanned.total_lines, scanned.size_bytes, raw.document, raw.notes, raw.command
+    )
 
 
 def _plain(name: str, number: int, text: str, limits: Limits) -> Line:
