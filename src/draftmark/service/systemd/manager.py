@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from draftmark.errors import BadInputError, HostError, RefusedError
@@ -12,6 +12,9 @@ from draftmark.ports import Completed, Host
 
 _NAME = re.compile(r"[A-Za-z0-9:_.\\@-]{1,255}")
 _LISTING_S = 5.0
+_MOST = 3
+_ALIKE = 0.65
+"""Of difflib: `lm` and `llm` are above it, `nope` and `kmod` below."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,13 +157,24 @@ def _no_such(host: Host, name: str) -> BadInputError:
             argv = ("systemctl", *scope, *verb, "--type=service", "--plain", "--no-legend", "--no-pager")
             lines = host.run(argv, timeout_s=_LISTING_S).stdout.decode("utf-8", "replace").splitlines()
             listed |= {line.split()[0] for line in lines if line.split()}
-    listed = {each for each in listed if not each.endswith("@.service")}
-    close = difflib.get_close_matches(name, sorted(listed), n=3)
+    close = close_names(name, listed)
     return BadInputError(
         f"there is no unit {name} on {host.name}",
         evidence=(f"names like it: {', '.join(close)}",) if close else (),
         next_step=f"unit:{close[0]}" if close else "systemctl list-units --all --type=service",
     )
+
+
+def close_names(name: str, listed: Iterable[str]) -> list[str]:
+    """Services that may have been meant, the likeliest first: spelt alike but for the suffix, or one in another."""
+    wanted = name.removesuffix(".service").lower()
+    stems = {each: each.removesuffix(".service").lower() for each in sorted(set(listed))}
+    stems = {each: stem for each, stem in stems.items() if not stem.endswith("@")}  # of a template nothing runs
+    alike = difflib.get_close_matches(wanted, stems.values(), n=_MOST, cutoff=_ALIKE)
+    pairs = {stem: sorted((stem, wanted), key=len) for stem in stems.values()}
+    holding = [stem for stem, (short, long) in pairs.items() if len(short) > 2 and short in long]
+    found = [each for stem in (*alike, *holding) for each in stems if stems[each] == stem]
+    return list(dict.fromkeys(found))[:_MOST]
 
 
 def unanswered(ended: Completed) -> HostError:
