@@ -114,6 +114,14 @@ class Supervisor(Protocol):
         """While inside, whatever would stop, change or restart the service raises MeasuringError."""
         ...
 
+    def check(self) -> None:
+        """See that the service is still ours to measure.
+
+        Raises:
+            HostError: Its host did not answer lately.
+        """
+        ...
+
     def look(self) -> None:
         """Note who is connected to the service, before its engine is asked whether it is idle."""
         ...

@@ -65,6 +65,9 @@ class One:
         self.events.append(f"restore {self.name}")
         return True
 
+    def check(self) -> None:
+        self.events.append(f"check {self.name}")
+
     def await_host(self, error: HostError) -> None:
         self.events.append(f"await {self.name}")
 

@@ -442,3 +442,25 @@ def test_a_resume_that_has_only_to_keep_stops_what_serves_first(tmp_path: Path) 
     dataclasses.replace(lab.sweep(), directory=RunDirectory.open(tmp_path / "run"), to_keep=lambda: D4).run()
     assert lab.world.events[:2] == ["stop", "start d4"]
     assert lab.world.events[-1] == "keep"
+
+
+def test_a_ctrl_c_is_told_as_such_though_our_own_request_is_still_inside(tmp_path: Path) -> None:
+    lab = Lab(tmp_path / "run", FakeWorld(truth_tok_s=speed))
+    sweep = lab.sweep()
+
+    def interrupted(*_args: object, **_more: object) -> LoadRun:
+        lab.world.inside = 1
+        raise Interrupted(2)
+
+    with pytest.raises(Interrupted):
+        dataclasses.replace(sweep, trials=dataclasses.replace(sweep.trials, load=interrupted)).run()
+    assert lab.world.running is None
+    assert lab.directory.load().actions[-1].what == "restored"
+
+
+def test_the_service_that_was_put_back_counts_as_a_restart(tmp_path: Path) -> None:
+    lab = Lab(tmp_path / "run", FakeWorld(truth_tok_s=speed, serves_before=True))
+    lab.sweep().run()
+    result = derive(lab.directory.load())
+    assert result["restarts"] == 10 + 1
+    assert result["downtime_s"] > sum(trial.downtime_s or 0.0 for trial in lab.after)

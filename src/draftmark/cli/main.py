@@ -145,7 +145,7 @@ def _own_signals(*, serving: bool = True) -> None:
         seen += 1
         if seen > 1:
             os._exit(128 + signum)
-        _say(f"\nstopping{': ending the server first' * serving} (once more to leave at once)")
+        _say(f"\nstopping{': everything is put back first' * serving} (once more to leave at once)")
         raise Interrupted(signum)
 
     for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

@@ -244,6 +244,9 @@ class CommandSupervisor:
                 return False
             self._clock.sleep(min(_LOOK_S, deadline - now))
 
+    def check(self) -> None:
+        """It is a child of ours."""
+
     def await_host(self, error: HostError) -> None:
         """Nothing to wait for: it is this computer."""
         raise error

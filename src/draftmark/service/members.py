@@ -81,6 +81,11 @@ class MembersSupervisor:
                 stack.enter_context(member.measuring())
             yield
 
+    def check(self) -> None:
+        """Each."""
+        for member in self._members:
+            member.check()
+
     def look(self) -> None:
         """Who is connected to any of them."""
         for member in self._members:

@@ -78,6 +78,8 @@ class FakeWorld:
         silent_off: Arms whose server goes on without speculation.
         cpu_beside: Cores that something else uses.
         wrapped_depth: Depth that the process gets, whatever its command line says.
+        inside: Requests that are inside the server.
+        serves_before: The service was up before the run.
         cut_at: Events at which the host is lost for a while.
         back_at: How the wait for a lost host ends: None, or the error that it raises.
         fits: What the engine predicts of memory.
@@ -94,6 +96,8 @@ class FakeWorld:
     silent_off: frozenset[str] = frozenset()
     cpu_beside: float = 0.0
     wrapped_depth: int | None = None
+    inside: int = 0
+    serves_before: bool = False
     cut_at: frozenset[str] = frozenset()
     back_at: DraftmarkError | None = None
     fits: Fit | None = None
@@ -234,8 +238,8 @@ class FakeClient:
         return self._world.counted
 
     def activity(self) -> Activity:
-        """Idle."""
-        return Activity(running=0, queued=0)
+        """What the world says."""
+        return Activity(running=self._world.inside, queued=0)
 
     def fresh(self) -> None:
         """Nothing is cached."""
@@ -284,6 +288,9 @@ class FakeSupervisor:
         """As every supervisor has to."""
         return self._interlock.measuring()
 
+    def check(self) -> None:
+        """It is."""
+
     def look(self) -> None:
         """Nobody else is there."""
 
@@ -297,7 +304,10 @@ class FakeSupervisor:
         self._world.happens("restore")
         if self._world.running is not None:
             self.stop(force=force)
-        return False
+        if self._world.serves_before:
+            self._world.running = Arm(0)
+            self._world.clock.sleep(0.5)
+        return self._world.serves_before
 
     def stop(self, *, hurry: bool = False, force: bool = False) -> StopReport:
         """Stop at once."""

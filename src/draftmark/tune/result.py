@@ -98,8 +98,9 @@ def derive(record: RunRecord) -> dict[str, Any]:
         },
         "verdict": conclusion.sentence,
         "exit_status": exit_status(conclusion),
-        "restarts": sum(1 for t in trials if t.start_s is not None or t.status is TrialStatus.DID_NOT_START),
-        "downtime_s": _round(sum(known)) if (known := [t.downtime_s for t in trials if t.downtime_s]) else None,
+        "restarts": sum(1 for t in trials if t.start_s is not None or t.status is TrialStatus.DID_NOT_START)
+        + sum(1 for action in record.actions if action.what == "kept" or action.detail.get("serves")),
+        "downtime_s": _round(sum(known)) if (known := _downtimes(record)) else None,
         "restored": bool(end.detail.get("restored")) if end is not None else None,
         "kept": end.detail.get("kept") if end is not None else None,
         "complete": complete,
@@ -108,6 +109,13 @@ def derive(record: RunRecord) -> dict[str, Any]:
         ],
         "warnings": _warnings(record, decisions),
     }
+
+
+def _downtimes(record: RunRecord) -> list[float]:
+    """Seconds in which nobody was served: of the trials, of the first stop, and of putting the service back."""
+    ends = [a for a in record.actions if a.what == "vacated" or (a.what == "restored" and a.detail.get("serves"))]
+    found = [r.trial.downtime_s for r in record.trials if r.trial.downtime_s]
+    return [*found, *(float(action.detail.get("seconds", 0.0)) for action in ends)]
 
 
 def exit_status(conclusion: Conclusion) -> int:

@@ -96,12 +96,14 @@ class Sweep:
         self.journal.write("finish", detail={"restored": kept is None, "kept": kept.name if kept else None})
 
     def _put_back(self, *, hurry: bool) -> None:
+        began = self.ends.clock.monotonic()
         try:
             serves = self.ends.put_back(hurry=hurry)
         except DraftmarkError as error:
             self.journal.write("not-restored", detail={"because": error.what})
             raise
-        self.journal.write("restored", detail={"serves": serves})
+        seconds = round(self.ends.clock.monotonic() - began, 3)
+        self.journal.write("restored", detail={"serves": serves, "seconds": seconds})
 
     def _vacate(self) -> None:
         report = self.ends.vacate()

@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
-from draftmark.errors import StartError
+from draftmark.errors import BusyError, StartError
 from draftmark.load.client import LoadRun
 from draftmark.model import (
     Arm,
@@ -231,7 +232,7 @@ class TrialRunner:
             self.observer.phase(slot, "stopping the server", None)
             self.act("stop", slot.number, {})
             try:
-                notes.stop = self.drain.stop(ready.client if ready else None, hurry=hurry)
+                notes.stop = self._stop(ready, hurry=hurry)
                 ended = self.clock.monotonic()
                 self.supervisor.gather_log()
             finally:
@@ -260,9 +261,18 @@ class TrialRunner:
             disturbed=notes.disturbed,
         )
         writer.finish(trial)
-        self.act("stopped", slot.number, {"outcome": notes.stop.outcome, "status": trial.status})
+        self.act("stopped", slot.number, {"outcome": notes.stop and notes.stop.outcome, "status": trial.status})
         self.observer.trial_ends(trial)
         return trial
+
+    def _stop(self, ready: Ready | None, *, hurry: bool) -> StopReport | None:
+        try:
+            return self.drain.stop(ready.client if ready else None, hurry=hurry)
+        except BusyError:
+            # What we have just cancelled is still inside. Whoever puts the service back waits for it, or not.
+            if hurry:
+                return None
+            raise
 
     def _await_quiet(self, slot: Slot, notes: _Notes) -> None:
         """A start costs downtime, and beside other work its figures would be void anyway."""
@@ -342,14 +352,6 @@ class TrialRunner:
             self.act("measure", slot.number, {"axis": axis.key})
             client.fresh()
             before, cpu = client.counters(), self.supervisor.cpu()
-
-            def keep(record: RequestRecord) -> None:
-                if record.error_detail is not None:
-                    # A server may send back what it was sent, the key included.
-                    record = dataclasses.replace(record, error_detail=self.redactor.text(record.error_detail))
-                writer.request(record)
-                notes.count(record.drafted_tokens)
-
             began = self.clock.monotonic()
             with self.supervisor.measuring():
                 run = self.load(
@@ -362,7 +364,7 @@ class TrialRunner:
                     request_timeout_s=self.limits.request_timeout_s,
                     headers=self.engine.headers(self.supervisor.original),
                     first_tag=writer.written + 1,
-                    on_record=keep,
+                    on_record=partial(self._keep, writer, notes),
                     on_progress=self.observer.progress,
                 )
             wall = self.clock.monotonic() - began
@@ -393,6 +395,15 @@ class TrialRunner:
         after_all = client.counters()
         if after_all.raw:
             writer.text("metrics.after.prom", after_all.raw)
+
+    def _keep(self, writer: TrialWriter, notes: _Notes, record: RequestRecord) -> None:
+        if record.error_detail is not None:
+            # A server may send back what it was sent, the key included.
+            record = dataclasses.replace(record, error_detail=self.redactor.text(record.error_detail))
+        writer.request(record)
+        notes.count(record.drafted_tokens)
+        if record.error is not None:  # a host that is gone fails them all, each after its time
+            self.supervisor.check()
 
     @property
     def _others_ignored(self) -> bool:

@@ -16,6 +16,7 @@
 #   touched   the service may run something else than the original    made      directories that are ours to remove
 #   keeping before/            a keep that is half done: undo it      kept      a keep that is done: only close is left
 #   replaced                   a restore has asked for a restart of this invocation
+#   deaf                       the invocation whose sockets were closed so that it ends without a new request
 #   measuring                  since when a measurement runs, or blank        checked   when the switch last looked
 
 FAILED=1 LOST=3 BUSY=4 HELD=5 PENDING=6

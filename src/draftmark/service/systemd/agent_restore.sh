@@ -70,8 +70,11 @@ restore_locked() { # WAIT_S, 0 for as long as it takes
 tell_active() { observe; say "active=$ACTIVE" && say "invocation=$INVOCATION"; }
 
 bring_up() { # INVOCATION of the original
-    if [ ! -e "$STATE/touched" ] && is_up; then return; fi
-    if [ "$INVOCATION" = "$1" ] && is_up; then return; fi
+    deaf=
+    [ ! -e "$STATE/deaf" ] || read -r deaf <"$STATE/deaf"
+    if [ "$INVOCATION" != "${deaf:-none}" ] && is_up; then
+        if [ ! -e "$STATE/touched" ] || [ "$INVOCATION" = "$1" ]; then return; fi
+    fi
     renew "$STATE/replaced"
 }
 

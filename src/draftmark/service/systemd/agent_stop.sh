@@ -1,7 +1,9 @@
 # Stopping without losing a request that the server has accepted, and starting.
 #
 # `look`, then the engine is asked whether it is idle, then `stop`: what came in between shows as a new connection, as
-# more bytes received, or as bytes that nobody has read. While it is compared, the server is frozen.
+# more bytes received, or as bytes that nobody has read. While it is compared, the server is frozen; when it is at
+# rest its sockets are closed under it where the kernel can (INET_DIAG_DESTROY), so that it cannot take a request when
+# it goes on only to end: a client that comes then is refused, and finds the next server when it tries again.
 
 cmd_look() { # PORT
     connections "$1" >"$STATE/look.new" && mv -f -- "$STATE/look.new" "$STATE/look" || exit $FAILED
@@ -115,14 +117,18 @@ cmd_stop() { # PORT MODE TIMEOUT_S
 pass_gate() { # PORT
     trap 'thaw' EXIT
     trap 'exit $FAILED' TERM
+    closable=
+    ! owns_listeners "$1" || closable=1
     guard_freeze
     sc kill -s STOP -- "$UNIT" || fail "the service cannot be frozen"
     connections "$1" >"$STATE/look.new" || fail "the connections cannot be read"
     reason=$(what_came_in)
+    reason=${reason:-$(who_waits "$1")}
     if [ -n "$reason" ]; then
         thaw
         say "busy=$reason" && exit $BUSY
     fi
+    [ -z "$closable" ] || close_sockets "$1"
     now
     deadline=$((NOW + FREEZE_S * 50))
     # The signal is to be on its way before the server goes on, also to processes that systemd does not thaw itself.
@@ -144,6 +150,42 @@ what_came_in() {
     }
     return 0
 }
+
+# Every listener at that port is a process of the unit.
+owns_listeners() { # PORT
+    has_ss && ss -Hltnp "( sport = :$1 )" 2>/dev/null | {
+        owned=1
+        while IFS= read -r line; do
+            pid=${line#*pid=} && pid=${pid%%,*}
+            case $pid in '' | *[!0-9]*) exit 1 ;; esac
+            in_unit "$pid" || exit 1
+            owned=0
+        done
+        exit $owned
+    }
+}
+
+in_unit() { # PID
+    while read -r group; do
+        case $group/ in *"/$UNIT/"*) return 0 ;; esac
+    done <"/proc/$1/cgroup"
+    return 1
+} 2>/dev/null
+
+# Connections that are made, and that the server has not taken yet.
+who_waits() { # PORT
+    has_ss || return 0
+    ss -Hltn "( sport = :$1 )" | while read -r state queue rest; do
+        [ "$queue" = 0 ] || { say "$queue connections that wait to be taken" && return; }
+    done
+}
+
+# A server that is deaf and lives is restarted by a restore, whatever its invocation.
+close_sockets() { # PORT
+    say "$INVOCATION" >"$STATE/deaf" || return 0
+    ss -KHtn state listening state established state close-wait "( sport = :$1 )" >/dev/null 2>&1
+    [ -n "$(ss -Hltn "( sport = :$1 )")" ] || say "closed=1"
+} 2>/dev/null
 
 thaw() {
     sc kill -s CONT -- "$UNIT" 2>/dev/null

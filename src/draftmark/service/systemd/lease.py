@@ -24,6 +24,8 @@ from .restore import COMMAND_S, RESTORE_S, SLICE_S, Progress, RestoreReport, rep
 
 LEASE_S = 60
 MIN_LEASE_S = 6
+DOWN_S = 300.0
+"""So long a service may be down between a stop and a start: a controller that hangs then is as good as dead."""
 _GRACE_S = 60.0
 
 
@@ -101,6 +103,7 @@ class Lease:
         self._lost: str | None = None
         self._trouble: HostError | None = None
         self._ended = threading.Event()
+        self._down_s: float | None = None
         self._measuring = 0
         self._marked = False
         self._last_s, self._last_at = time.monotonic(), wall_time()
@@ -249,6 +252,7 @@ class Lease:
         if answer.code is Code.BUSY and not answer.get("measuring"):
             return Stopped(busy=answer.get("busy"))
         self._judge(answer, "stop")
+        self._down_s = time.monotonic()
         timeouts = answer.all("timeout")
         return Stopped(
             busy=None,
@@ -265,6 +269,7 @@ class Lease:
 
     def start(self) -> None:
         """Ask systemd to start it, a start limit forgotten; does not wait."""
+        self._down_s = None
         self._done("start", verb="start")
 
     def keep(self, text: str) -> str:
@@ -362,6 +367,8 @@ class Lease:
 
     def _keep_alive(self) -> None:
         while not self._ended.wait(self.lease_s / 6):
+            if self._down_s is not None and time.monotonic() - self._down_s > DOWN_S:
+                continue
             began = time.monotonic()
             try:
                 answer = self._call("beat", timeout_s=max(2.0, self.lease_s / 3))

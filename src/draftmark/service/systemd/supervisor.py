@@ -186,10 +186,8 @@ class SystemdSupervisor:
         return UnrestoredError(
             f"{self.host.name} cannot be reached, so {self.unit.name} could not be put back from here",
             evidence=(error.what, *error.evidence),
-            next_step=(
-                f"nothing: {self.host.name} puts it back by itself, {when}, and at its next boot if it is down; "
-                f"to see to it: {self.terms.undo}"
-            ),
+            next_step=f"{self.host.name} puts it back by itself, {when}; if it is down, its next boot does\n"
+            f"{self.terms.undo}",
         )
 
     # --- starting -------------------------------------------------------------------------------------------
@@ -273,6 +271,11 @@ class SystemdSupervisor:
         """While inside, whatever would stop, change or restart the unit raises MeasuringError, in any process."""
         with self._interlock.measuring(), self.lease.measuring():
             yield
+
+    def check(self) -> None:
+        """What the last sign of life met with."""
+        if self._lease is not None and (trouble := self._lease.trouble) is not None:
+            raise trouble
 
     def look(self) -> None:
         """Note the connections to the server."""
