@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from draftmark.cli import options
+from draftmark.cli import compose, options
 
 
 def parser() -> argparse.ArgumentParser:
@@ -81,3 +81,10 @@ def test_the_largest_that_is_taken(name: str, most: int, read: Callable[[argpars
 def test_lists_and_defaults_pass_unchanged() -> None:
     args = parser().parse_args(["--workload", "copy,chat", "--concurrency", "1,8"])
     assert (args.workload, args.concurrency, args.depth, args.rounds) == ("copy,chat", "1,8", None, None)
+
+
+def test_the_help_tells_how_many_rounds_there_are() -> None:
+    taken = parser().parse_args([])
+    service, embedded = (compose.rounds(taken, embedded=each) for each in (False, True))
+    told = " ".join(parser().format_help().split())
+    assert f"how often each arm is started (default {service}; embedded: {embedded})" in told

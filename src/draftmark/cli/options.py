@@ -105,7 +105,10 @@ def sweep(parser: argparse.ArgumentParser) -> None:
         "(default: off,4,8,16,32 for n-gram drafting, off,1..6,8 for a draft model; embedded: off,4,8,16)",
     )
     group.add_argument(
-        "--rounds", type=whole(_ROUNDS), metavar="N", help="how often each arm is started (default 3; cmd: 2)"
+        "--rounds",
+        type=whole(_ROUNDS),
+        metavar="N",
+        help="how often each arm is started (default 2; embedded: 3)",
     )
     group.add_argument(
         "--tie-margin", type=share, default=0.02, metavar="X", help="arms closer than this are ties (default 0.02)"
