@@ -224,3 +224,17 @@ def test_a_log_is_scrubbed(tmp_path: Path) -> None:
     assert b"sk-very-secret" not in writer.log.read_bytes()
     assert b"plain \xff line\n" in writer.log.read_bytes()
     assert [path.name for path in writer.path.iterdir()] == ["server.log"]
+
+
+def test_only_a_run_in_which_nothing_was_done_is_discarded(tmp_path: Path) -> None:
+    run = RunDirectory.create(tmp_path / "run", info())
+    run.discard_if_empty()
+    assert not (tmp_path / "run").exists()
+    run = RunDirectory.create(tmp_path / "run", info())
+    run.action(Action(at="", at_s=0.0, what="begin"))
+    run.discard_if_empty()
+    assert {entry.name for entry in (tmp_path / "run").iterdir()} == {"run.json", "actions.jsonl", "trials"}
+    run = RunDirectory.create(tmp_path / "second", info())
+    run.trial("01-off").text("x", "y")
+    run.discard_if_empty()
+    assert (tmp_path / "second/trials/01-off/x").exists()

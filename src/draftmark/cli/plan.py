@@ -62,7 +62,8 @@ def describe(work: Planned) -> dict[str, Any]:
         "rounds": info.rounds,
         "concurrency": info.concurrency,
         "workloads": [w.name for w in info.workloads],
-        "restarts": expected_restarts(info.schedule),
+        # What runs before is started again in the end.
+        "restarts": expected_restarts(info.schedule) + work.target.may_run,
         "minutes": round(expected_minutes(start_s, measure_s, stop_s, info.schedule), 1),
         "assumed": {"start_s": start_s, "measure_s": round(measure_s, 1), "stop_s": stop_s},
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from types import TracebackType
 
 from rich.console import Console
@@ -9,6 +10,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from draftmark.model import Trial, TrialStatus
 from draftmark.run.records import Slot
+
+_DIGITS = re.compile("[0-9]+")
 
 
 def _bars(console: Console, *, transient: bool = False) -> Progress:
@@ -32,6 +35,7 @@ class RunProgress:
         self._left = total - done
         self._spent_s: list[float] = []
         self._trials: TaskID = self._bars.add_task("trials", total=total, completed=done, note="")
+        self._arm = self._told = ""
         self._phase: TaskID = self._bars.add_task("", total=None, note="")
 
     def __enter__(self) -> RunProgress:
@@ -50,6 +54,7 @@ class RunProgress:
             left_s = self._left * sum(self._spent_s) / len(self._spent_s)
             note += f", about {left_s / 60:.0f} min left" if left_s >= 90 else f", about {left_s:.0f} s left"
         self._bars.update(self._trials, note=note)
+        self._arm, self._told = f"{slot.number:>3}  ", ""
 
     def phase(self, slot: Slot, what: str, limit_s: float | None) -> None:
         """A new thing to wait for; its clock starts anew."""
@@ -58,8 +63,17 @@ class RunProgress:
 
     def waits(self, what: str, limit_s: float | None) -> None:
         """The same outside of trials."""
+        if not self._bars.console.is_terminal:
+            self._tell(what)
         note = f"up to {limit_s:.0f} s" if limit_s is not None else ""
         self._bars.reset(self._phase, description=what, total=None, note=note)
+
+    def _tell(self, what: str) -> None:
+        """A line for each new thing, where there is no bar; a count of requests alone is nothing new."""
+        words = _DIGITS.sub("", what)
+        if words != self._told:
+            self._told = words
+            self._bars.console.print(f"  {self._arm}{what}", style="dim", markup=False, soft_wrap=True)
 
     def progress(self, done: int, total: int, tok_s: float | None, errors: int) -> None:
         """How far the measurement is."""
@@ -71,7 +85,10 @@ class RunProgress:
         self._left -= 1
         self._spent_s.append(trial.total_s)
         start = f"ready in {trial.start_s:.1f} s, " if trial.start_s is not None else ""
-        line = f"  {trial.number:>3}  round {trial.round}  {trial.arm.label:<10} {start}{trial.total_s:.1f} s"
+        line = (
+            f"  {trial.number:>3}  round {trial.round}  {trial.arm.label:<10} {start}{trial.total_s:.1f} s in all"
+        )
+        self._arm, self._told = "     ", ""
         if trial.status is not TrialStatus.MEASURED:
             line += f"  {trial.status.value}: {trial.because}"
         self._bars.console.print(line, markup=False, soft_wrap=True)

@@ -16,7 +16,7 @@ from draftmark.cli.output import progress_console
 from draftmark.cli.planning import Planned, planned
 from draftmark.cli.progress import RunProgress
 from draftmark.cli.reporting import rederive, show, write_reports
-from draftmark.errors import Interrupted, UsageError
+from draftmark.errors import Interrupted, RefusedError, UsageError
 from draftmark.load.client import run_closed_loop
 from draftmark.model import Arm, Trial
 from draftmark.run.directory import RunDirectory
@@ -73,7 +73,12 @@ def run(args: argparse.Namespace) -> int:
         path = args.run or compose.default_run_directory(work.info.started_at, work.info.service)
     with _alone(work, path):
         directory = opened or RunDirectory.create(path, work.info)
-        sweep(work, directory, keep=args.keep)
+        try:
+            sweep(work, directory, keep=args.keep)
+        except RefusedError:
+            if opened is None:
+                directory.discard_if_empty()
+            raise
     result = rederive(directory)
     write_reports(directory, result)
     show(directory, result, as_json=args.json, to_run=_to_run(work, result, asked=args.keep))

@@ -175,6 +175,16 @@ class RunDirectory:
             write_atomically(path / "run.json", data)
         return cls(path, info)
 
+    def discard_if_empty(self) -> None:
+        """Remove a run in which nothing was done; its place may have been there before."""
+        with contextlib.suppress(OSError):
+            (self.path / "trials").rmdir()  # not when a trial is in it
+            if {entry.name for entry in self.path.iterdir()} == {"run.json"}:
+                (self.path / "run.json").unlink()
+                self.path.rmdir()
+            else:
+                (self.path / "trials").mkdir()
+
     @classmethod
     def open(cls, path: Path) -> RunDirectory:
         """Open an existing run.
