@@ -196,7 +196,7 @@ def cycle_faults(cycle: Cycle) -> list[str]:
 
 def play_cycles(lab: LlmLab, count: int, host: str | None, seed: int) -> Iterator[Cycle]:
     """In a process on the unit's own host, or in one here."""
-    words = [sys.executable, "-m", "tests.lab.unit_cycles", str(count), lab.base_url, "--seed", str(seed)]
+    words = [sys.executable, "-m", "tests.lab.unit_cycles", "--seed", str(seed), str(count), lab.base_url]
     inside = ["env", "-C", str(CHECKOUT), f"PYTHONPATH={CHECKOUT / 'src'}", *words]
     here: list[str] = [*words, host] if host is not None else lab.machine.inside(inside)
     with subprocess.Popen(here, cwd=CHECKOUT, env=lab.environment, stdout=subprocess.PIPE, text=True) as process:
