@@ -31,6 +31,7 @@ DRAFTMARK = Path(sys.prefix) / "bin/draftmark"
 STATE = "/var/lib/draftmark/watch"
 PLACES = "/etc/systemd /run/systemd/system /run/draftmark-watch /var/lib/draftmark"
 LIST = f"find {PLACES} -printf '%p %y %m %s\\n' 2>/dev/null | sort"
+LOADED = "systemctl list-units --all --plain --no-legend '*draftmark*'"
 # Whatever a test has left, so that the next one does not suffer for it.
 SWEEP = """
 umount /etc/systemd/system /var/lib/draftmark 2>/dev/null
@@ -277,8 +278,10 @@ def test_two_units_share_the_unit_files(machine: Machine) -> None:
     machine.run(["systemctl", "start", names[1]])
     await_reports(machine, names[1])
     await_rest(machine, names[1])
+    assert machine.check(["sh", "-c", LOADED]).count(".slice") == 2
     draftmark(machine, "remove", f"unit:{names[1]}")
     assert machine.check(["sh", "-c", LIST]) == before
+    assert machine.check(["sh", "-c", LOADED]) == ""
 
 
 def test_a_webhook_is_told_and_a_dead_one_costs_no_report(machine: Machine) -> None:
@@ -404,6 +407,7 @@ def test_a_users_own_unit(machine: Machine) -> None:
     mine("systemctl", "--user", "stop", "mine.service")
     mine(DRAFTMARK, "watch", "remove", "unit:mine")
     assert mine("sh", "-c", listing) == before
+    assert mine("sh", "-c", LOADED.replace("systemctl", "systemctl --user")) == ""
     machine.check(["systemctl", "stop", f"user@{USER_ID}.service"])
 
 

@@ -7,7 +7,7 @@ import shlex
 import pytest
 
 from draftmark.service.systemd.unitfile import Unit, UnitFile
-from draftmark.service.watch.units import Programs, drop_in, fits, instance, is_ours, started, template
+from draftmark.service.watch.units import Programs, drop_in, fits, instance, is_ours, slices, started, template
 
 PROGRAMS = Programs(python="/opt/draft mark/bin/python", systemctl="/usr/bin/systemctl")
 
@@ -53,3 +53,11 @@ def test_names() -> None:
     assert fits("a" * 200 + ".service")
     assert not fits("a" * 240 + ".service")
     assert not is_ours("[Unit]\n# Draftmark: ")
+
+
+def test_slices_are_named_as_systemd_names_them() -> None:
+    assert slices(user=False) == (
+        r"system-draftmark\x2dwatch.slice",
+        r"system-draftmark\x2dwatch\x2dstarted.slice",
+    )
+    assert slices(user=True) == (r"app-draftmark\x2dwatch.slice", r"app-draftmark\x2dwatch\x2dstarted.slice")

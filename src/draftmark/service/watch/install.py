@@ -27,7 +27,7 @@ from draftmark.service.watch.places import (
     show,
 )
 from draftmark.service.watch.program import candidate_pythons, systemctl_path, usable_python
-from draftmark.service.watch.units import DROP_IN, Programs, drop_in, instance, is_ours, started, template
+from draftmark.service.watch.units import DROP_IN, Programs, drop_in, instance, is_ours, slices, started, template
 
 # Tells each folder that is not there, the outermost first.
 _MISSING = 'd=$1; l=""; while [ ! -d "$d" ]; do l="$d\n$l"; d=$(dirname "$d"); done; printf "%s" "$l"'
@@ -261,12 +261,15 @@ def _ended(watched: Watched) -> str:
 def _undo(host: Host, places: Places, settings: Settings, *, reports: bool) -> None:
     unit = settings.unit
     _remove_files(host, places.drop_in(unit))
-    if not _others(host, places):
+    last = not _others(host, places)
+    if last:
         _remove_files(host, *places.templates)
     _reload(host, places)
     # Only now: a death until here would have called it again.
     host.run(places.systemctl("stop", "--", instance(unit)), timeout_s=60.0)
     host.run(places.systemctl("reset-failed", "--", instance(unit)))
+    if last:  # systemd keeps a slice that it has made for instances until it is told
+        host.run(places.systemctl("stop", "--", *slices(user=places.user)), timeout_s=60.0)
     _sh(host, 'rm -rf -- "$@"; rmdir -- "${1%/*}" 2>/dev/null; :', places.spool(unit), places.pace(unit))
     if reports:
         _remove_reports(host, settings.reports)

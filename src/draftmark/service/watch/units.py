@@ -59,6 +59,12 @@ def instance(unit: str) -> str:
     return f"draftmark-watch@{unit}.service"
 
 
+def slices(*, user: bool) -> tuple[str, ...]:
+    """Where systemd puts the instances of both templates, by their names."""
+    stems = (name.partition("@")[0].replace("-", r"\x2d") for name in (TEMPLATE, STARTED))
+    return tuple(f"{'app' if user else 'system'}-{stem}.slice" for stem in stems)
+
+
 def fits(unit: str) -> bool:
     """Whether the watcher's name is not too long for systemd."""
     return len(STARTED) + len(unit) <= _LONGEST_NAME
