@@ -397,3 +397,36 @@ def test_cpu_of_orphans_is_kept(make: Callable[..., Bench]) -> None:
 def test_cpu_unreadable(make: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command_module, "machine_cpu_s", lambda: None)
     assert make().supervisor.cpu() is None
+
+
+DRAINING = """
+import os, signal, sys, time
+child = os.fork()
+if not child:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    time.sleep(600)
+def drain(*_):
+    time.sleep(0.2)
+    gone, _status = os.waitpid(child, os.WNOHANG)
+    print("crashed" if gone else "drained", flush=True)
+    if not gone:
+        os.kill(child, signal.SIGKILL)
+    os._exit(0)
+signal.signal(signal.SIGTERM, drain)
+print("ready", flush=True)
+while True:
+    time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize(("main_only", "said"), [(True, "drained"), (False, "crashed")])
+def test_a_server_whose_children_die_of_a_signal_of_their_own(
+    make: Callable[..., Bench], *, main_only: bool, said: str
+) -> None:
+    """As SGLang's do: only the main process is told, and drains."""
+    bench = make(grace_s=10.0, main_only=main_only)
+    bench.supervisor.start((sys.executable, "-c", DRAINING), bench.log)
+    assert eventually(lambda: "ready" in bench.log.read_text())
+    report = bench.supervisor.stop()
+    assert (report.signals, report.exit_code) == (("SIGTERM",), 0)
+    assert bench.log.read_text().split() == ["ready", said]

@@ -19,6 +19,8 @@ from draftmark.service.local import LocalHost
 from draftmark.service.neighbours import LocalLoad
 from draftmark.tune.trial import Load
 
+_GRACE_S = 10.0
+
 
 class Target(Protocol):
     """A service that can be started with other flags."""
@@ -157,7 +159,13 @@ class CommandTarget:
     @contextmanager
     def rig(self, clock: Clock) -> Iterator[Rig]:
         """A supervisor for it; nothing is started yet, and nothing is left running afterwards."""
-        with CommandSupervisor(self.command, env=self.env) as supervisor:
+        drain = self.engine.drain(self.command)
+        with CommandSupervisor(
+            self.command,
+            env=self.env,
+            grace_s=max(_GRACE_S, drain.worst_s or 0.0),
+            main_only=drain.children_need_main_only,
+        ) as supervisor:
             yield Rig(
                 engine=self.engine,
                 supervisor=supervisor,

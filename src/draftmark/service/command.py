@@ -54,6 +54,8 @@ class CommandSupervisor:
         cwd: Working directory; ours when None.
         grace_s: How long the first SIGTERM is given.
         second_grace_s: How long the second one is given: llama-server, busy, ends only at its second signal.
+        main_only: The first SIGTERM is for the main process alone: its children would die of one of their own, and
+            take the drain with them.
         clock: Measures the graces.
     """
 
@@ -65,6 +67,7 @@ class CommandSupervisor:
         cwd: Path | None = None,
         grace_s: float = 10.0,
         second_grace_s: float = 5.0,
+        main_only: bool = False,
         clock: Clock | None = None,
     ) -> None:
         self._original = tuple(command)
@@ -72,6 +75,7 @@ class CommandSupervisor:
         self._cwd = cwd
         self._grace_s = grace_s
         self._second_grace_s = second_grace_s
+        self._main_only = main_only
         self._clock: Clock = clock if clock is not None else SystemClock()
         self._process: GuardedProcess | None = None
         self._ending: _Ending | None = None
@@ -176,7 +180,7 @@ class CommandSupervisor:
         return False
 
     def stop(self, *, hurry: bool = False, force: bool = False) -> StopReport:  # noqa: ARG002 - never busy
-        """SIGTERM to the process group, wait, SIGTERM, wait, SIGKILL to all; returns when everything is gone.
+        """SIGTERM to the process group (or its leader), wait, SIGTERM, wait, SIGKILL to all; until all are gone.
 
         Interrupted, it can be called again, and goes on with the next signal.
 
@@ -214,7 +218,7 @@ class CommandSupervisor:
         for name, wait_s in steps[min(max(len(ending.signals), int(ending.was_dead)), 2) :]:
             if ending.begun_at is None:
                 ending.begun_at = self._clock.monotonic()
-            process.signal(name)
+            process.signal(name, main_only=self._main_only and name == "TERM" and not ending.signals)
             ending.signals.append(name)
             if self._wait_gone(process, wait_s, linger=len(ending.signals) > 1):
                 return

@@ -3,7 +3,8 @@
 A program of its own, on the standard library alone: `python -I -S guard.py`, spoken to over two pipes.
 
 stdin, from the controller: a line `BYTES ARGUMENTS` and that many bytes of NUL-ended strings (log, directory or
-nothing, the arguments, then `NAME=value`s), then commands, one a line: `signal TERM|INT|KILL`.
+nothing, the arguments, then `NAME=value`s), then commands, one a line: `signal TERM|INT|KILL`, or `main TERM|INT`
+for the main process alone.
 End of file, or the controller's death seen through a pidfd, kills the whole tree at once.
 
 stdout, to the controller: JSON lines `started` (pid, started_ticks), `exec-failed` (stage, errno, error), `exited`
@@ -269,6 +270,14 @@ class _Guard:
             except PermissionError:
                 pass
 
+    def signal_main(self, number: int) -> None:
+        """To the engine's main process alone, which ends its children itself; once it is reaped, to all."""
+        if not self.main_alive:
+            self.signal(number)
+            return
+        for each in (number, signal.SIGCONT):
+            _kill(self.main, each)
+
     def kill_children(self) -> None:
         """SIGKILL what is a child of ours now. Its own children become ours, and are met on the next round."""
         if self.main_alive:
@@ -287,11 +296,14 @@ class _Guard:
         *lines, self._pending = self._pending.split(b"\n")
         for line in lines:
             verb, _, name = line.decode("latin-1").partition(" ")
-            if verb == "signal" and name in _SIGNALS:
-                if name == "KILL":
-                    self.killing = True
-                else:
-                    self.signal(_SIGNALS[name])
+            if name not in _SIGNALS:
+                continue
+            if name == "KILL":
+                self.killing = True
+            elif verb == "main":
+                self.signal_main(_SIGNALS[name])
+            elif verb == "signal":
+                self.signal(_SIGNALS[name])
 
     def watch(self) -> None:
         """Until every descendant is gone."""

@@ -216,11 +216,11 @@ class GuardedProcess:
             if stat is None or not stat.alive or stat.started_ticks != self.started_ticks:
                 self.pump(_REPORT_S)
 
-    def signal(self, name: str) -> None:
-        """Have the guard send TERM, INT or KILL."""
+    def signal(self, name: str, *, main_only: bool = False) -> None:
+        """Have the guard send TERM, INT or KILL to the process group, or to the main process alone."""
         if "control" in self._pipes:
             with contextlib.suppress(BrokenPipeError):  # the guard is dead: the next pump sees it
-                self._send(f"signal {name}\n".encode())
+                self._send(f"{'main' if main_only else 'signal'} {name}\n".encode())
 
     def tree_cpu_s(self) -> float | None:
         """CPU seconds of the engine and everything below it, so far."""
