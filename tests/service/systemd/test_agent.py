@@ -13,7 +13,7 @@ from draftmark.errors import FailedError
 from draftmark.ports import Completed
 from draftmark.service.local import LocalHost
 from draftmark.service.systemd.agent import Answer, Code, parse, script
-from draftmark.service.systemd.holder import held_error, holder_line, is_gone
+from draftmark.service.systemd.holder import held_error, holder_line, is_gone, measuring_error
 from draftmark.service.systemd.remote_files import read_files, write_file
 
 FAKE_SYSTEMCTL = """\
@@ -172,6 +172,23 @@ def test_a_dead_process_of_this_computer_is_known_to_be_gone() -> None:
 def test_of_another_computers_process_nothing_is_known(holder: str) -> None:
     assert not is_gone(holder)
     assert "llm.service" in str(held_error("llm.service", Answer(Code.HELD, (("holder", holder),))))
+
+
+def test_who_measures_is_told_once_and_what_to_type() -> None:
+    line = '{"who": "root@lab", "pid": 230, "since": "2026-11-29T17:50:27Z", "what": "draftmark tune"}'
+    told = {"holder": line, "last_sign_s": "1", "measuring": "2026-11-29T17:51:02Z", "left_s": "44"}
+    error = measuring_error("llm.service", Answer(Code.BUSY, tuple(told.items())))
+    assert error.evidence == (
+        "held by root@lab, pid 230, since 2026-11-29T17:50:27Z (draftmark tune)",
+        "measuring since 2026-11-29T17:51:02Z; its last sign of life came 1 s ago",
+    )
+    assert error.next_step is not None
+    assert "press Ctrl-C there, or type `kill 230` on lab" in error.next_step
+    assert error.next_step.endswith("in 44 s")
+    assert error.exit_status == 30
+    held = held_error("llm.service", Answer(Code.HELD, tuple(told.items())))
+    assert held.evidence[0] == error.evidence[0]
+    assert "draftmark restore unit:llm.service --force" in (held.next_step or "")
 
 
 def test_files_of_a_host(tmp_path: Path) -> None:

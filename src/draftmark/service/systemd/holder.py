@@ -6,6 +6,7 @@ import getpass
 import json
 import os
 import socket
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -44,34 +45,64 @@ def is_gone(holder: str) -> bool:
     return isinstance(pid, int) and isinstance(started, int) and _started(pid) != started
 
 
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who holds a unit, as far as the line on its host tells.
+
+    Attributes:
+        who: `user@host`; `` where it is not told.
+        pid: There; None where it is not told.
+        since: UTC.
+        what: What it does, such as `draftmark tune`.
+    """
+
+    who: str
+    pid: int | None
+    since: str
+    what: str
+
+    @classmethod
+    def of(cls, line: str) -> Holder:
+        """From the line; whatever it is."""
+        found = _read(line)
+        who, since, what = (str(found.get(key, "")) for key in ("who", "since", "what"))
+        pid = found.get("pid")
+        return cls(who, pid if isinstance(pid, int) else None, since, what)
+
+    def __str__(self) -> str:
+        """`root@gpu1, pid 230, since 2026-11-29T17:50:27Z (draftmark tune)`."""
+        if not self.who:
+            return "somebody who has not said who"
+        parts = (self.who, f"pid {self.pid}" if self.pid else "", f"since {self.since}" if self.since else "")
+        return ", ".join(filter(None, parts)) + (f" ({self.what})" if self.what else "")
+
+    @property
+    def how_to_end(self) -> str:
+        """What to type to make it end, and put the unit back."""
+        host = self.who.rpartition("@")[2]
+        return "press Ctrl-C there" + (f", or type `kill {self.pid}` on {host}" if host and self.pid else "")
+
+
 def held_error(unit: str, answer: Answer) -> RefusedError:
     """That somebody else holds the unit, and who."""
+    holder = Holder.of(answer.get("holder"))
     return RefusedError(
-        f"another Draftmark is at work on {unit}",
-        evidence=(f"held by {_who(answer)}", _last_sign(answer)),
-        next_step=f"wait for it, or end it; `draftmark restore unit:{unit} --force` takes the unit from it",
+        f"another Draftmark is at work on {unit}; nothing was changed",
+        evidence=(f"held by {holder}", _last_sign(answer)),
+        next_step=f"wait until it is done, or end it ({holder.how_to_end}), which puts the unit back; "
+        f"`draftmark restore unit:{unit} --force` takes the unit from it",
     )
 
 
 def measuring_error(unit: str, answer: Answer) -> MeasuringError:
-    """That whoever holds the unit measures just now, so that nobody may stop it, not even by force."""
-    found = _read(answer.get("holder"))
-    where, pid = str(found.get("who", "")).rpartition("@")[2], found.get("pid")
-    end = "press Ctrl-C there" + (f" (or, on {where}, `kill {pid}`)" if where and pid else "")
+    """That whoever holds the unit measures just now, so that nobody may stop or change it, not even by force."""
+    holder = Holder.of(answer.get("holder"))
     return MeasuringError(
-        f"a measurement runs on {unit}: what was asked for would cut its requests; nothing was changed",
-        evidence=(f"measured since {answer.get('measuring')} by {_who(answer)}", _last_sign(answer)),
-        next_step=f"{end}, which puts the unit back, or wait until it is done; should that process be dead, "
-        f"the host puts the unit back by itself in {answer.get('left_s', '?')} s",
+        f"a measurement runs on {unit}, which is neither stopped nor changed until it ends; nothing was changed",
+        evidence=(f"held by {holder}", f"measuring since {answer.get('measuring')}; {_last_sign(answer)}"),
+        next_step=f"wait until it is done, or end it ({holder.how_to_end}), which puts the unit back; then try "
+        f"again. If that process is dead, the host puts the unit back by itself in {answer.get('left_s', '?')} s",
     )
-
-
-def _who(answer: Answer) -> str:
-    found = _read(answer.get("holder"))
-    try:
-        return f"{found['who']}, pid {found['pid']}, since {found['since']} ({found['what']})"
-    except KeyError:
-        return answer.get("holder") or "somebody who has not said who"
 
 
 def _last_sign(answer: Answer) -> str:
