@@ -260,6 +260,20 @@ class Engine(Protocol):
         """Depth that this command line asks for; 0 when speculation is off."""
         ...
 
+    def arm(self, command: Sequence[str]) -> Arm:
+        """The arm that a command line is: its depth, and what else of the engine's flags changes how it drafts."""
+        ...
+
+    def adaptive(self, command: Sequence[str]) -> Arm:
+        """The arm in which the engine itself varies the depth while it serves.
+
+        Whether its version has that is for `refuse`.
+
+        Raises:
+            UsageError: This engine never does so.
+        """
+        ...
+
     def with_arm(self, command: Sequence[str], arm: Arm) -> tuple[str, ...]:
         """The command line with the arm's flags added, replaced or removed, and nothing else changed.
 

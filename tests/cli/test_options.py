@@ -8,6 +8,14 @@ from collections.abc import Callable
 import pytest
 
 from draftmark.cli import compose, options
+from draftmark.cli.engines import starts
+from draftmark.cli.target import CommandTarget
+from draftmark.cli.unit_target import UnitTarget
+from draftmark.engines.llamacpp.engine import LlamaCpp
+from draftmark.engines.sglang.engine import SGLang
+from draftmark.errors import UsageError
+from draftmark.model import Arm, Foreign
+from draftmark.service.reference import parse_reference
 
 
 def parser() -> argparse.ArgumentParser:
@@ -88,3 +96,52 @@ def test_the_help_tells_how_many_rounds_there_are() -> None:
     service, embedded = (compose.rounds(taken, embedded=each) for each in (False, True))
     told = " ".join(parser().format_help().split())
     assert f"how often each arm is started (default {service}; embedded: {embedded})" in told
+
+
+def chosen(command: str) -> CommandTarget:
+    ref = parse_reference(f"cmd:{command}")
+    engine = starts(command.split(), (LlamaCpp(), SGLang(version="0.5.20")))
+    assert engine is not None
+    return CommandTarget(
+        ref=ref, shown=str(ref), engine=engine, command=tuple(command.split()), env={}, version="0.5.20"
+    )
+
+
+CHAIN = (
+    "python3 -m sglang.launch_server --model-path m --speculative-algorithm NEXTN --speculative-num-steps 3 "
+    "--speculative-eagle-topk 1 --speculative-num-draft-tokens 4"
+)
+ADAPTIVE = Arm(3, (("--speculative-adaptive", ""),))
+
+
+def test_an_adaptive_service_is_its_own_baseline() -> None:
+    target = chosen(f"{CHAIN} --speculative-adaptive")
+    baseline, arms = compose.arms(parser().parse_args(["--depth", "off,3"]), target)
+    assert (baseline, arms) == (ADAPTIVE, (ADAPTIVE, Arm(0), Arm(3)))
+    assert target.engine.with_arm(target.command, baseline) == target.command
+    assert compose.arms(parser().parse_args(["--depth", "off,adaptive"]), target)[1] == (Arm(0), ADAPTIVE)
+
+
+def test_adaptive_among_depths() -> None:
+    baseline, arms = compose.arms(parser().parse_args(["--depth", "0..2,adaptive"]), chosen(CHAIN))
+    assert (baseline, arms) == (Arm(3), (Arm(3), Arm(0), Arm(1), Arm(2), ADAPTIVE))
+    with pytest.raises(UsageError, match="llama-server does not adapt"):
+        compose.arms(parser().parse_args(["--depth", "off,adaptive"]), chosen("llama-server -m m.gguf"))
+
+
+def test_other_members_of_a_service_follow_with_the_whole_arm() -> None:
+    engine = SGLang(version="0.5.20")
+    target = UnitTarget(
+        engine=engine,
+        members=(),
+        asked="unit:a",
+        foreign=Foreign.ABORT,
+        patience_s=1,
+        lease_s=60,
+        program=None,
+        api="openai-chat",
+    )
+    rank0, rank1 = (tuple(f"{CHAIN} --node-rank {rank}".split()) for rank in (0, 1))
+    followed = target._follow(rank1, engine.with_arm(rank0, ADAPTIVE))
+    assert engine.arm(followed) == ADAPTIVE
+    assert followed[-2:] == ("--node-rank", "1")

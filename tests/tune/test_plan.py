@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from draftmark.errors import UsageError
 from draftmark.model import Arm
-from draftmark.tune.plan import expected_minutes, expected_restarts, parse_concurrency, parse_depths, schedule
+from draftmark.tune.plan import (
+    expected_minutes,
+    expected_restarts,
+    parse_arms,
+    parse_concurrency,
+    parse_depths,
+    schedule,
+)
+
+ADAPTIVE = Arm(3, (("--speculative-adaptive", ""),))
 
 
 @pytest.mark.parametrize(
@@ -63,6 +74,40 @@ def test_any_text_gives_depths_or_a_usage_error(text: str) -> None:
     assert depths
     assert len(set(depths)) == len(depths) <= 1000
     assert min(depths) >= 0
+
+
+@pytest.mark.parametrize(
+    ("text", "arms"),
+    [
+        ("0..2,adaptive", (Arm(0), Arm(1), Arm(2), ADAPTIVE)),
+        ("adaptive", (ADAPTIVE,)),
+        ("off, adaptive ,3,off", (Arm(0), ADAPTIVE, Arm(3))),
+        ("off,3", (Arm(0), Arm(3))),
+    ],
+)
+def test_arms(text: str, arms: tuple[Arm, ...]) -> None:
+    assert parse_arms(text, lambda: ADAPTIVE) == arms
+
+
+@pytest.mark.parametrize("text", ["adaptive,", ",adaptive", "adaptive3", "3,,adaptive", "", "ADAPTIVE,x"])
+def test_arms_that_are_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="--depth"):
+        parse_arms(text, lambda: ADAPTIVE)
+
+
+def test_names_and_labels_of_arms() -> None:
+    assert (ADAPTIVE.name, ADAPTIVE.label) == ("d3-speculative-adaptive", "depth 3, adaptive")
+    memory = Arm(4, (("--mem-fraction", "0.85"),))
+    assert (memory.name, memory.label) == ("d4-mem-fraction=0.85", "depth 4, mem-fraction=0.85")
+
+
+@given(st.lists(st.tuples(st.sampled_from(["--a", "--b"]), st.text()), max_size=3).map(tuple))
+def test_any_arm_has_a_name_fit_for_a_directory(knobs: tuple[tuple[str, str], ...]) -> None:
+    name = Arm(3, knobs).name
+    assert re.fullmatch(r"[A-Za-z0-9._+=-]{1,80}", name)
+    assert name.startswith("d3")
+    other = Arm(3, (*knobs, ("--c", "/x"))).name
+    assert other != name
 
 
 def test_concurrency() -> None:

@@ -47,9 +47,16 @@ def speed(arm: Arm, workload: str, concurrency: int) -> float:
 class Lab:
     """A world, a run directory, and a sweep over it."""
 
-    def __init__(self, path: Path, world: FakeWorld, *, rounds: int = 3, limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        world: FakeWorld,
+        *,
+        rounds: int = 3,
+        limits: Limits | None = None,
+        arms: tuple[Arm, ...] = (OFF, D4, D8),
+    ) -> None:
         self.world = world
-        arms = (OFF, D4, D8)
         self.info = RunInfo(
             draftmark="0",
             service="cmd:fake-server",
@@ -387,7 +394,48 @@ def test_a_wrapper_that_drops_the_flags_is_noticed(tmp_path: Path) -> None:
     trials = {trial.arm: trial for trial in lab.after}
     assert trials[OFF].status is TrialStatus.MEASURED
     assert trials[D4].status is TrialStatus.VOID
-    assert trials[D4].because == "its process has depth 0, not 4: a wrapper does not pass the flags on"
+    assert trials[D4].because == "its process has off, not depth 4: a wrapper does not pass the flags on"
+
+
+def test_an_adaptive_arm_is_tried_beside_depths(tmp_path: Path) -> None:
+    adaptive = Arm(4, (("--adaptive", ""),))
+    world = FakeWorld(truth_tok_s=lambda arm, w, c: 1.3 * speed(arm, w, c) if arm.knobs else speed(arm, w, c))
+    lab = Lab(tmp_path / "run", world, arms=(OFF, D4, adaptive, D8))
+    lab.sweep().run()
+    result = derive(lab.directory.load())
+    assert {trial.status for trial in lab.after} == {TrialStatus.MEASURED}
+    assert result["depths"] == [0, 4, 8]
+    assert result["choice"]["latency"] == "d4-adaptive"
+    assert "depth 4, adaptive" in result["verdict"]
+    assert all("d4-adaptive" not in axis["because"] for axis in result["axes"])
+    assert (tmp_path / "run" / "trials" / "03-d4-adaptive").is_dir()
+
+
+def test_among_ties_of_one_depth_the_arm_without_a_knob_is_chosen(tmp_path: Path) -> None:
+    adaptive = Arm(4, (("--adaptive", ""),))
+    lab = Lab(tmp_path / "run", FakeWorld(truth_tok_s=speed), arms=(OFF, adaptive, D4))
+    lab.sweep().run()
+    choice = derive(lab.directory.load())["choice"]
+    assert choice["latency"] == "d4"
+    assert "d4-adaptive" in choice["ties"]
+
+
+def test_a_wrapper_that_drops_adaptive_alone_is_noticed(tmp_path: Path) -> None:
+    adaptive = Arm(4, (("--adaptive", ""),))
+    lab = Lab(tmp_path / "run", FakeWorld(truth_tok_s=speed, wrapped_depth=4), arms=(OFF, D4, adaptive))
+    lab.sweep().run()
+    trials = {trial.arm: trial for trial in lab.after}
+    assert trials[D4].status is TrialStatus.MEASURED
+    assert (trials[adaptive].because or "").startswith("its process has depth 4, not depth 4, adaptive")
+
+
+def test_adaptive_speculation_that_drafts_nothing_is_no_dead_depth(tmp_path: Path) -> None:
+    adaptive = Arm(4, (("--adaptive", ""),))
+    lab = Lab(tmp_path / "run", FakeWorld(truth_tok_s=speed, accept=0.0), arms=(OFF, D4, adaptive))
+    lab.sweep().run()
+    trials = {trial.arm: trial for trial in lab.after}
+    assert trials[D4].status is TrialStatus.VOID
+    assert trials[adaptive].status is TrialStatus.MEASURED
 
 
 @pytest.mark.parametrize("event", ["start d4", "stop"])

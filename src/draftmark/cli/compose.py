@@ -20,7 +20,7 @@ from draftmark.load.workloads import load_workloads, workload_from_file
 from draftmark.model import Arm, ServiceKind, Workload
 from draftmark.run.redact import Redactor
 from draftmark.service.reference import parse_cmd, parse_reference
-from draftmark.tune.plan import parse_concurrency, parse_depths
+from draftmark.tune.plan import parse_arms, parse_concurrency
 from draftmark.tune.trial import Axis
 
 # A whole run on two cores in under four minutes: three prompts of each kind, short answers, a batch of four.
@@ -169,18 +169,17 @@ def axes(
 
 def arms(args: argparse.Namespace, chosen: Target) -> tuple[Arm, tuple[Arm, ...]]:
     """The baseline, which is what the command line asks for today, and all arms with it."""
-    baseline = Arm(chosen.engine.depth(chosen.command))
+    engine, command = chosen.engine, chosen.command
+    baseline = engine.arm(command)
     text = args.depth
     if text is None:
         if chosen.embedded:
             text = _EMBEDDED_DEPTHS
         else:
-            method = chosen.engine.summary(chosen.engine.with_arm(chosen.command, Arm(1))).get("method", "")
+            method = engine.summary(engine.with_arm(command, Arm(1))).get("method", "")
             text = _NGRAM_DEPTHS if method.startswith("ngram") else _DRAFT_DEPTHS
-    depths = parse_depths(text)
-    if baseline.depth not in depths:
-        depths = (baseline.depth, *depths)
-    return baseline, tuple(Arm(depth) for depth in depths)
+    found = parse_arms(text, lambda: engine.adaptive(command))
+    return baseline, found if baseline in found else (baseline, *found)
 
 
 def rounds(args: argparse.Namespace, *, embedded: bool) -> int:

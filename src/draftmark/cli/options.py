@@ -101,7 +101,7 @@ def sweep(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--depth",
         metavar="LIST",
-        help="depths, such as 0..8 or off,4,8,16 "
+        help="depths, such as 0..8 or off,4,8,16; adaptive is SGLang's own choice of depth while it serves "
         "(default: off,4,8,16,32 for n-gram drafting, off,1..6,8 for a draft model; embedded: off,4,8,16)",
     )
     group.add_argument(

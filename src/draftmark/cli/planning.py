@@ -64,7 +64,9 @@ def planned(args: argparse.Namespace) -> Planned:
     baseline, arms = compose.arms(args, target)
     notes = list(target.notes)
     dead = target.engine.refuse(target.command, baseline)
-    if dead is not None:
+    if dead is not None and dead.code != "dead-depth":
+        notes.append(f"the service as it is: {dead.because}")
+    elif dead is not None:
         # It runs as if off, so off is what the arms are held against.
         notes.append(f"the service's own {dead.because}; off is the baseline in its place")
         arms = tuple(dict.fromkeys((Arm(0), *(arm for arm in arms if arm != baseline))))

@@ -19,7 +19,7 @@ from draftmark.cli.services import Member
 from draftmark.cli.unit_postmortem import UnitPostMortem
 from draftmark.errors import RefusedError, UsageError
 from draftmark.load.on_host import OnHostLoad, find_program
-from draftmark.model import Arm, Foreign
+from draftmark.model import Foreign
 from draftmark.ports import Clock, Engine, EngineClient, Host
 from draftmark.run.redact import Redactor
 from draftmark.service.elevation import check_elevation, elevated
@@ -179,8 +179,8 @@ class UnitTarget:
             )
 
     def _follow(self, original: Sequence[str], command: Sequence[str]) -> tuple[str, ...]:
-        """What another member runs when rank 0 runs `command`: the same depth."""
-        return self.engine.with_arm(original, Arm(self.engine.depth(command)))
+        """What another member runs when rank 0 runs `command`: the same arm."""
+        return self.engine.with_arm(original, self.engine.arm(command))
 
     def _supervisor(self, member: MemberUnit, clock: Clock) -> SystemdSupervisor:
         port = urlsplit(self.engine.base_url(self.command)).port if member is self.first else None
@@ -222,7 +222,7 @@ class UnitTarget:
         return urlunsplit((parts.scheme, f"{shown}:{port}", parts.path, parts.query, ""))
 
     def _keep_header(self, member: MemberUnit, command: Sequence[str], undo: str) -> tuple[str, ...]:
-        now, was = (_depth(self.engine.depth(words)) for words in (command, member.unit.command.argv))
+        now, was = (self.engine.arm(words).label for words in (command, member.unit.command.argv))
         return (
             f"Written by draftmark {__version__} at {SystemClock().now_iso()}: tune --keep.",
             f"Speculation: {now} in place of {was}. Only its flags differ from the line in",
@@ -231,10 +231,6 @@ class UnitTarget:
             "or by hand: remove this file, then systemctl daemon-reload, then "
             + member.unit.manager.for_people("restart"),
         )
-
-
-def _depth(depth: int) -> str:
-    return f"depth {depth}" if depth else "off"
 
 
 def _notes(member: MemberUnit) -> Iterator[str]:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from dataclasses import dataclass
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9._+=-]+")  # in a directory's name, on any file system and in any shell
+_LONGEST = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,7 +16,7 @@ class Arm:
 
     Attributes:
         depth: Draft tokens proposed per verification; 0 is speculation off.
-        knobs: Further flags of the engine, as (flag, value) pairs in a stable order.
+        knobs: Further flags of the engine, as (flag, value) pairs in a stable order; "" for a flag without value.
     """
 
     depth: int
@@ -25,13 +30,24 @@ class Arm:
     def name(self) -> str:
         """Short, unique among the arms of a run, fit for a directory name."""
         base = "off" if self.depth == 0 else f"d{self.depth}"
-        return "-".join([base, *(f"{k.lstrip('-')}={v}" for k, v in self.knobs)])
+        told = "-".join([base, *map(_words, self.knobs)])
+        safe = _UNSAFE.sub("_", told)
+        if safe == told and len(told) <= _LONGEST:
+            return told
+        # What was changed or cut off may be all that tells two arms apart.
+        return f"{safe[:_LONGEST]}-{hashlib.sha256(told.encode('utf-8', 'surrogateescape')).hexdigest()[:8]}"
 
     @property
     def label(self) -> str:
-        """For people: `off`, `depth 4`, `depth 4, mem-fraction=0.85`."""
+        """For people: `off`, `depth 4`, `depth 3, adaptive`, `depth 4, mem-fraction=0.85`."""
         base = "off" if self.depth == 0 else f"depth {self.depth}"
-        return ", ".join([base, *(f"{k.lstrip('-')}={v}" for k, v in self.knobs)])
+        return ", ".join([base, *(_words(knob).removeprefix("speculative-") for knob in self.knobs)])
+
+
+def _words(knob: tuple[str, str]) -> str:
+    """`mem-fraction=0.85`, `speculative-adaptive`."""
+    flag, value = knob
+    return f"{flag.lstrip('-')}={value}" if value else flag.lstrip("-")
 
 
 @dataclass(frozen=True, slots=True)

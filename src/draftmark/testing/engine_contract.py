@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from draftmark.errors import UsageError
 from draftmark.model import Arm, Health
 from draftmark.ports import Engine
 
@@ -54,6 +55,28 @@ class EngineContract:
                 assert engine.depth(once) == depth, (command, depth)
                 assert engine.with_arm(once, Arm(depth)) == once, (command, depth)
                 assert engine.recognises(once)
+
+    def test_an_arm_is_the_command_line_it_was_read_from(self, engine: Engine) -> None:
+        """The baseline is what runs today, whatever beside the depth belongs to it."""
+        for command, depth in self.commands:
+            arm = engine.arm(command)
+            assert arm.depth == depth
+            assert engine.with_arm(command, arm) == command or depth == 0, command
+            for other in (Arm(0), *map(Arm, self.live_depths)):
+                assert engine.arm(engine.with_arm(command, other)) == other, (command, other)
+
+    def test_an_adaptive_arm_is_read_back_as_it_was_written(self, engine: Engine) -> None:
+        """Or the engine says that it has none."""
+        for command, depth in self.commands:
+            if not depth:
+                continue
+            try:
+                arm = engine.adaptive(command)
+            except UsageError:
+                continue
+            assert arm.knobs
+            if engine.refuse(command, arm) is None:
+                assert engine.arm(engine.with_arm(command, arm)) == arm, command
 
     def test_live_depths_are_not_refused(self, engine: Engine) -> None:
         """A refusal costs the user an arm, so it needs a reason."""

@@ -125,7 +125,7 @@ class FakeWorld:
 
 
 class FakeEngine:
-    """ports.Engine with the command line `fake-server --depth N`."""
+    """ports.Engine with the command line `fake-server --depth N --adaptive`."""
 
     name = "fake"
 
@@ -144,13 +144,21 @@ class FakeEngine:
         """What stands after --depth."""
         return int(command[command.index("--depth") + 1]) if "--depth" in command else 0
 
+    def arm(self, command: Sequence[str]) -> Arm:
+        """With --adaptive as its one knob."""
+        return Arm(self.depth(command), (("--adaptive", ""),) if "--adaptive" in command else ())
+
+    def adaptive(self, command: Sequence[str]) -> Arm:
+        """From 3 on."""
+        return Arm(3, (("--adaptive", ""),))
+
     def with_arm(self, command: Sequence[str], arm: Arm) -> tuple[str, ...]:
-        """Replace --depth."""
-        words = list(command)
+        """Replace --depth and --adaptive."""
+        words = [word for word in command if word != "--adaptive"]
         if "--depth" in words:
             index = words.index("--depth")
             del words[index : index + 2]
-        return (*words, "--depth", str(arm.depth)) if arm.depth else tuple(words)
+        return (*words, *(("--depth", str(arm.depth)) if arm.depth else ()), *(flag for flag, _ in arm.knobs))
 
     def refuse(self, command: Sequence[str], arm: Arm) -> Refusal | None:
         """Nothing is known beforehand."""
@@ -261,7 +269,7 @@ class FakeSupervisor:
         self._interlock.check("a start")
         if self._world.running is not None:
             raise RefusedError("an instance is running already")
-        arm = Arm(self._engine.depth(command))
+        arm = self._engine.arm(command)
         self._world.happens(f"start {arm.name}")
         self._world.pid += 1
         self._world.clock.sleep(0.5)
@@ -333,9 +341,9 @@ class FakeSupervisor:
         """What was started, unless the world has a wrapper that drops it."""
         if self._world.running is None:
             return []
-        own = self._world.running.depth
-        depth = own if self._world.wrapped_depth is None else self._world.wrapped_depth
-        return [("fake-server", "--depth", str(depth))]
+        own = self._world.running
+        runs = own if self._world.wrapped_depth is None else Arm(self._world.wrapped_depth)
+        return [self._engine.with_arm(("fake-server",), runs)]
 
     def cpu(self) -> CpuSample:
         """Two cores: the server busy on one, the rest as the world says."""

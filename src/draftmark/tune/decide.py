@@ -82,6 +82,7 @@ class _Rules:
         comparisons: Intervals that must hold together.
         void: Why no ranking of this run stands; None when it does.
         ceilings: The most that an arm can gain on an axis, by what its drafts brought in; absent where unknown.
+        labels: What people call the arms.
     """
 
     baseline: str
@@ -90,6 +91,11 @@ class _Rules:
     comparisons: int
     void: str | None
     ceilings: Mapping[tuple[str, str], float]
+    labels: Mapping[str, str]
+
+    def label(self, arm: str) -> str:
+        """As people call it; by its name where nobody says."""
+        return self.labels.get(arm) or label(arm)
 
     def ceiling(self, axis: str, arm: str) -> float | None:
         """None where nothing limits the arm but the figures."""
@@ -107,6 +113,7 @@ def decide(
     baseline: str,
     tie_margin: float = 0.02,
     ceilings: Mapping[tuple[str, str], float] | None = None,
+    labels: Mapping[str, str] | None = None,
 ) -> tuple[AxisDecision, ...]:
     """Decide every axis, then `all@c` for each concurrency with more than one workload.
 
@@ -117,6 +124,7 @@ def decide(
         ceilings: (axis, arm) → the most that the arm can be faster than the baseline on that single workload, where
             that is known: with speculation off as baseline, output tokens per target pass. A pass that verifies
             drafts is not cheaper than one that does not, so a figure above it is the machine's drift and no gain.
+        labels: What people call the arms, by name.
     """
     depths = {o.arm: o.depth for o in observations}
     axes = _axes(observations)
@@ -127,6 +135,7 @@ def decide(
         comparisons=sum(len({p.arm for p in a.points} - {baseline}) for a in axes),
         void=_void(axes, baseline),
         ceilings=_all_ceilings(axes, ceilings or {}),
+        labels=labels or {},
     )
     return tuple(_judge(axis, rules) for axis in axes)
 
@@ -382,17 +391,17 @@ def _verdict(
     better = [arm for arm, ratio in ratios.items() if ratio.better(rules.margin)]
     if better:
         choice = next((arm for arm in ties if arm in better), better[0])
-        level = [label(arm) for arm in ties if arm != choice]
+        level = [rules.label(arm) for arm in ties if arm != choice]
         also = f"; {listed(level)} {'is' if len(level) == 1 else 'are'} level with it" if level else ""
-        return Verdict.BETTER, choice, f"{label(choice)} is {ratios[choice]} the baseline {where}{also}"
+        return Verdict.BETTER, choice, f"{rules.label(choice)} is {ratios[choice]} the baseline {where}{also}"
     if all(rules.cannot_gain(axis.axis, arm) for arm in ratios):
         most = max(rules.ceilings[axis.axis, arm] for arm in ratios)
         few = f"its drafts are accepted too rarely, {most:.2f} tokens a pass at most"
-        return Verdict.KEEP, rules.baseline, f"nothing is better than {label(rules.baseline)} {where}: {few}"
+        return Verdict.KEEP, rules.baseline, f"nothing is better than {rules.label(rules.baseline)} {where}: {few}"
     top = max(ratios, key=lambda arm: ratios[arm].ratio)
-    figure = f"the best other, {label(top)}, is {ratios[top]}"
+    figure = f"the best other, {rules.label(top)}, is {ratios[top]}"
     if all(fit.contrast(arm, rules.baseline).bounds(ERROR_RATE)[1] < math.log1p(PRACTICAL_GAIN) for arm in ratios):
         unlikely = f"a gain of {PRACTICAL_GAIN:.0%} is unlikely for any"
-        kept = f"nothing is better than {label(rules.baseline)} {where}: {figure}; {unlikely}"
+        kept = f"nothing is better than {rules.label(rules.baseline)} {where}: {figure}; {unlikely}"
         return Verdict.KEEP, rules.baseline, kept
     return Verdict.INCONCLUSIVE, None, f"{unsettled}{figure}, too wide to call; more rounds narrow it"

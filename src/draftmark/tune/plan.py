@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from draftmark.errors import UsageError
 from draftmark.model import Arm
@@ -12,6 +12,7 @@ from draftmark.run.records import Slot
 MAX_ENTRIES = 1000  # more is a typing slip, not a plan
 _NUMBER = re.compile(r"[0-9]{1,9}", re.ASCII)
 _EXAMPLES = "give depths as 0..8, as off,4,8,16, or mixed as off,2..6"
+_ADAPTIVE = "adaptive"
 
 
 def parse_depths(text: str) -> tuple[int, ...]:
@@ -31,6 +32,31 @@ def parse_depths(text: str) -> tuple[int, ...]:
             raise UsageError(f"--depth {text}: more than {MAX_ENTRIES} depths", next_step=_EXAMPLES)
         depths.update(dict.fromkeys(range(low, high + 1)))
     return tuple(depths)
+
+
+def parse_arms(text: str, adaptive: Callable[[], Arm]) -> tuple[Arm, ...]:
+    """Arms in the order given: depths as in `parse_depths`, and `adaptive` for the one that varies its depth.
+
+    Args:
+        text: Such as `0..5,adaptive`.
+        adaptive: Asked for that arm where the list names it.
+
+    Raises:
+        UsageError: As for `parse_depths`, or the engine has no such arm.
+    """
+    arms: dict[Arm, None] = {}
+    depths: list[str] = []
+    parts = text.split(",")
+    for part in (*parts, None):
+        if part is not None and part.strip() != _ADAPTIVE:
+            depths.append(part)
+            continue
+        if depths:
+            arms.update(dict.fromkeys(Arm(depth) for depth in parse_depths(",".join(depths))))
+            depths.clear()
+        if part is not None:
+            arms[adaptive()] = None
+    return tuple(arms)
 
 
 def parse_concurrency(text: str) -> tuple[int, ...]:

@@ -48,13 +48,15 @@ def derive(record: RunRecord) -> dict[str, Any]:
     measured = {r.trial.number: measurements(r, info) for r in record.trials}
     trials = [r.trial for r in record.trials]
     steady = _steady(trials, measured)
+    labels = {arm.name: arm.label for arm in info.arms}
     decisions = decide(
         _observations(trials, measured, info, steady),
         baseline=info.baseline.name,
         tie_margin=info.tie_margin,
         ceilings=_ceilings(info, trials, measured),
+        labels=labels,
     )
-    conclusion = conclude(decisions, baseline=info.baseline.name, labels={a.name: a.label for a in info.arms})
+    conclusion = conclude(decisions, baseline=info.baseline.name, labels=labels)
     end = next((a for a in reversed(record.actions) if a.what == "finish"), None)
     missing = _missing(record)
     complete = end is not None and not missing
@@ -77,7 +79,7 @@ def derive(record: RunRecord) -> dict[str, Any]:
             for w in info.workloads
         ],
         "concurrency": info.concurrency,
-        "depths": [arm.depth for arm in info.arms],
+        "depths": list(dict.fromkeys(arm.depth for arm in info.arms)),
         "rounds": info.rounds,
         "tie_margin": info.tie_margin,
         "settings": info.settings,

@@ -324,10 +324,11 @@ class TrialRunner:
         notes.figures = self.engine.fit_figures(lines)
         notes.speculation = state = client.speculation()
         runs = [c for c in self.supervisor.commands() if self.engine.recognises(c)]
-        if runs and (depth := self.engine.depth(runs[-1])) != arm.depth:
+        wanted = self.engine.arm(self.engine.with_arm(self.supervisor.original, arm))
+        if runs and (ran := self.engine.arm(runs[-1])) != wanted:
             raise _Over(
                 TrialStatus.VOID,
-                f"its process has depth {depth}, not {arm.depth}: a wrapper does not pass the flags on",
+                f"its process has {ran.label}, not {wanted.label}: a wrapper does not pass the flags on",
             )
         lost = self.engine.speculation_lost(lines, writer.log.name)
         if arm.depth and (state.on is False or lost is not None):
@@ -451,7 +452,7 @@ class TrialRunner:
         if disturbed and len(disturbed) == len(notes.disturbed):
             key, reasons = next(iter(disturbed.items()))
             notes.status, notes.because = TrialStatus.VOID, f"{key}: {reasons[0]}"
-        elif arm.depth and notes.drafted == 0:
+        elif arm.depth and not arm.knobs and notes.drafted == 0:  # by a knob it may be the engine's own choice
             notes.status = TrialStatus.VOID
             notes.because = f"depth {arm.depth} drafted no token at all: a dead depth, not a tie with off"
         else:

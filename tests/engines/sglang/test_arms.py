@@ -198,6 +198,38 @@ def test_adaptive_speculation_is_an_arm_of_its_own() -> None:
     assert ENGINE.with_arm(again, Arm(3, (ADAPT,))) == again
 
 
+@pytest.mark.parametrize(("version", "start"), [("0.5.12", 3), ("0.5.20", 3), ("0.5.23", 3)])
+def test_adaptive_starts_in_the_middle_of_its_candidates(version: str, start: int) -> None:
+    engine = SGLang(version=version)
+    arm = engine.adaptive(CHAIN)
+    assert arm == Arm(start, (ADAPT,))
+    assert engine.arm(engine.with_arm(CHAIN, arm)) == arm
+    assert engine.refuse(CHAIN, arm) is None
+
+
+def test_adaptive_keeps_what_the_command_line_says_of_it(tmp_path: Path) -> None:
+    assert ENGINE.adaptive(ADAPTIVE) == ENGINE.arm(ADAPTIVE)
+    file = tmp_path / "adaptive.json"
+    file.write_text(json.dumps({"1": {"candidate_steps": [0]}, "8": {"candidate_steps": [0]}}), encoding="utf-8")
+    arm = ENGINE.adaptive((*CHAIN, "--speculative-adaptive-config", str(file)))
+    assert arm == Arm(1, (ADAPT, ("--speculative-adaptive-config", str(file))))
+    assert "/" not in arm.name
+
+
+@pytest.mark.parametrize(
+    ("version", "command", "because"),
+    [
+        ("0.5.10", CHAIN, "came with SGLang 0.5.12"),
+        ("0.5.20", NGRAM, "only EAGLE and EAGLE3 adapt"),
+    ],
+)
+def test_adaptive_is_refused_where_there_is_none(version: str, command: tuple[str, ...], because: str) -> None:
+    engine = SGLang(version=version)
+    refused = engine.refuse(command, engine.adaptive(command))
+    assert refused is not None
+    assert because in refused.because
+
+
 def test_the_start_of_adaptive_speculation_is_read_from_its_file(tmp_path: Path) -> None:
     file = tmp_path / "adaptive.json"
     file.write_text('{"1": {"candidate_steps": [2, 4]}, "8": {"candidate_steps": [0, 2]}, "ema_alpha": 0.3}')

@@ -42,6 +42,21 @@ class LlamaCpp:
         """Depth the command line asks for."""
         return flags.depth_of(command)
 
+    def arm(self, command: Sequence[str]) -> Arm:
+        """Its depth; no other flag is varied."""
+        return Arm(flags.depth_of(command))
+
+    def adaptive(self, command: Sequence[str]) -> Arm:  # noqa: ARG002 - no flag changes it
+        """There is none.
+
+        Raises:
+            UsageError: Always.
+        """
+        raise UsageError(
+            "llama-server does not adapt its depth while it serves",
+            next_step="leave `adaptive` out of --depth; SGLang has it from 0.5.12 on",
+        )
+
     def with_arm(self, command: Sequence[str], arm: Arm) -> tuple[str, ...]:
         """The command line of an arm."""
         return flags.with_arm(command, arm, bring=self._bring)

@@ -224,8 +224,17 @@ def arm_of(command: Sequence[str], rules: Rules) -> Arm:
     """The arm that a command line is, adaptive speculation included."""
     parsed = parse(command, rules)
     depth = depth_of(command, rules)
-    if not depth or not adaptive(parsed):
-        return Arm(depth)
+    return _adaptive_at(depth, parsed) if depth and adaptive(parsed) else Arm(depth)
+
+
+def adaptive_arm(command: Sequence[str], rules: Rules) -> Arm:
+    """Adaptive speculation on a command line: as it stands there, else from the middle of its candidates on."""
+    present = arm_of(command, rules)
+    parsed = parse(command, rules)
+    return present if present.knobs else _adaptive_at(max(1, adaptive_start(parsed, rules)), parsed)
+
+
+def _adaptive_at(depth: int, parsed: Parsed) -> Arm:
     path = parsed.value(ADAPTIVE_CONFIG)
     return Arm(depth, ((ADAPTIVE, ""), *(((ADAPTIVE_CONFIG, path),) if path else ())))
 

@@ -70,6 +70,10 @@ class SGLang:
         """The arm that the command line is, adaptive speculation included."""
         return arms.arm_of(command, self.rules(command))
 
+    def adaptive(self, command: Sequence[str]) -> Arm:
+        """The command line's own adaptive arm, else one that starts at the middle of its candidates."""
+        return arms.adaptive_arm(command, self.rules(command))
+
     def with_arm(self, command: Sequence[str], arm: Arm) -> tuple[str, ...]:
         """The command line of an arm."""
         return arms.with_arm(command, arm, self.rules(command), bring=self._bring)
