@@ -101,6 +101,40 @@ def test_plan_with_an_unknown_price(screen: Any) -> None:
     assert printed.lines[-1] == "2 of 3 arms to start: \u2013 restarts, about \u2013 min."
 
 
+def test_plan_shows_the_drop_in_of_the_baseline_and_of_one_arm_more(screen: Any) -> None:
+    def arm(name: str, diff: list[str], text: str) -> dict[str, Any]:
+        return {"arm": name, "label": name, "verdict": "start", "command_diff": diff, "drop_in": text}
+
+    arms = [
+        arm("off", [], "[Service]\nRestart=no"),
+        arm("d4", ["+ --draft 4"], "[Service]\nExecStart=\nExecStart=x --draft 4\nRestart=no"),
+        arm("d8", ["+ --draft 8"], "[Service]\nExecStart=\nExecStart=x --draft 8\nRestart=no"),
+    ]
+    printed = screen()
+    print_plan(PLAN | {"arms": arms, "load_from": "gpu1 itself"}, printed.console)
+    assert [line for line in printed.lines if line.startswith("drop-in of")] == [
+        "drop-in of off, for as long as it is tried",
+        "drop-in of d8, for as long as it is tried",
+    ]
+    assert printed.lines.count("  Restart=no") == 2
+    assert "  ExecStart=x --draft 4" not in printed.lines
+    assert "load: requests are sent from gpu1 itself" in printed.lines
+
+
+def test_inspect_has_no_empty_rows_and_says_where_the_load_comes_from(screen: Any) -> None:
+    printed = screen()
+    facts = {"line": "x", "notes": [], "depth": 0, "drains": False, "running": None}
+    print_inspect({"command": facts, "load_from": "this computer", "hazards": []}, printed.console)
+    assert "notes" not in printed.text
+    assert [line.split()[0] for line in printed.lines if line.startswith("  ")] == [
+        "line",
+        "depth",
+        "drains",
+        "running",
+    ]
+    assert "load: requests are sent from this computer" in printed.lines
+
+
 def test_compare_ends_with_its_sentence(screen: Any) -> None:
     axis = {
         "axis": "copy@1",

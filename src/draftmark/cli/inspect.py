@@ -17,6 +17,7 @@ from draftmark.service.reference import parse_reference
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     options.service(parser)
+    parser.set_defaults(load_from="auto")  # says where `tune` would send them from
 
 
 def run(args: argparse.Namespace) -> int:

@@ -62,6 +62,7 @@ def describe(work: Planned) -> dict[str, Any]:
         "rounds": info.rounds,
         "concurrency": info.concurrency,
         "workloads": [w.name for w in info.workloads],
+        "load_from": work.target.load_from if work.target.may_run else None,
         # What runs before is started again in the end.
         "restarts": expected_restarts(info.schedule) + work.target.may_run,
         "minutes": round(expected_minutes(start_s, measure_s, stop_s, info.schedule), 1),

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import shlex
 from typing import TYPE_CHECKING, Any
 
 from draftmark.errors import DraftmarkError
 from draftmark.model import Activity, Health
 from draftmark.ports import EngineClient
 from draftmark.service.host import local_facts
+from draftmark.service.systemd.hazard import Severity
 from draftmark.service.systemd.hazards import hazards
+from draftmark.service.systemd.hold import Hold, hold_of
 from draftmark.service.systemd.hoststate import host_state
 
 if TYPE_CHECKING:
-    from draftmark.cli.unit_target import UnitTarget
+    from draftmark.cli.unit_target import MemberUnit, UnitTarget
 
 
 def inspect_unit(target: UnitTarget) -> dict[str, Any]:
@@ -29,10 +32,12 @@ def inspect_unit(target: UnitTarget) -> dict[str, Any]:
     activity = client.activity() if client else None
     found = hazards(properties, unit.files, host_state(first.privileged, properties), drain)
     stop_s = first.safe.stop_timeout_s
+    holds = {member.flags: hold for member in target.members if (hold := _hold(member)) is not None}
     return {
         "schema": "draftmark.inspect/1",
         "service": target.shown,
         "engine": {"name": target.engine.name, "version": target.version},
+        "held": _held(next(iter(holds.values()), None)),
         "unit": {
             "state": f"{properties.get('ActiveState', '')} ({properties.get('SubState', '')})",
             "manager": "user" if unit.manager.user else "system",
@@ -42,9 +47,8 @@ def inspect_unit(target: UnitTarget) -> dict[str, Any]:
             "environment_files": list(unit.environment_files),
         },
         "command": {
-            "line": target.shown_line(target.command),
+            **_lines(target),
             "stands_in": ":".join(map(str, unit.command.where)),
-            "server": " ".join(target.redactor.command(target.command)),
             "listens": base_url,
             "notes": list(unit.command.notes),
         },
@@ -66,8 +70,66 @@ def inspect_unit(target: UnitTarget) -> dict[str, Any]:
         },
         "host": local_facts() if target.local else {"name": first.host.name},
         "load_from": target.load_from,
-        "hazards": [dataclasses.asdict(hazard) for hazard in found] + _in_use(activity),
+        "hazards": [
+            *(hazard for flags, hold in holds.items() for hazard in _at_work(flags, hold, activity)),
+            *(dataclasses.asdict(hazard) for hazard in found),
+            *(_in_use(activity) if not any(hold.held for hold in holds.values()) else ()),
+        ],
     }
+
+
+def _lines(target: UnitTarget) -> dict[str, str]:
+    """The unit's line, and the server's own in it where that is not the same."""
+    line, server = target.shown_line(target.command), target.redactor.command(target.command)
+    return {"line": line, **({"server": " ".join(server)} if _words(line) != tuple(server) else {})}
+
+
+def _words(line: str) -> tuple[str, ...]:
+    try:
+        return tuple(shlex.split(line))
+    except ValueError:
+        return ()
+
+
+def _hold(member: MemberUnit) -> Hold | None:
+    manager = member.unit.manager
+    return hold_of(manager.unit, user_scope=manager.user, hosts=(member.privileged, member.host))
+
+
+def _held(hold: Hold | None) -> dict[str, Any] | None:
+    if hold is None or not hold.held:
+        return None
+    return {
+        "by": str(hold.holder),
+        "measuring_since": hold.measuring or None,
+        "last_sign_of_life_s": hold.last_sign_s,
+        "lease_s": hold.lease_s,
+        "trial": hold.trial or None,
+    }
+
+
+def _at_work(flags: str, hold: Hold, activity: Activity | None) -> list[dict[str, Any]]:
+    """What a Draftmark that is at work on the unit, or was, means for what is shown here."""
+    in_force = f"{hold.trial} is in force: the command line shown is a trial's, not the unit's own"
+    if not hold.held:
+        what, step = "a Draftmark that is gone has left its trial in force", f"draftmark restore {flags}"
+        return [_stops("left-over", what, [in_force], step)]
+    evidence = [f"held by {hold.holder}"] + ([in_force] if hold.trial else [])
+    running = activity.running if activity is not None else 0
+    if hold.measuring:
+        evidence.append(f"measuring since {hold.measuring}" + f": {running} requests in flight" * bool(running))
+    elif running:
+        evidence.append(f"{running} requests in flight: its own, or others'")
+    if hold.gone:
+        step = f"its process is dead: draftmark restore {flags}, or wait {hold.lease_s} s until the host does it"
+        return [_stops("held", "the unit is held by a Draftmark that is dead", evidence, step)]
+    step = f"wait until it is done, or end it ({hold.holder.how_to_end}), which puts the unit back"
+    return [_stops("held", "a Draftmark is at work on the unit: nobody else can tune it now", evidence, step)]
+
+
+def _stops(code: str, what: str, evidence: list[str], step: str) -> dict[str, Any]:
+    severity = str(Severity.STOPS)
+    return {"code": code, "what": what, "evidence": evidence, "next_step": step, "severity": severity}
 
 
 def _client(target: UnitTarget, base_url: str) -> EngineClient | None:
@@ -79,7 +141,7 @@ def _client(target: UnitTarget, base_url: str) -> EngineClient | None:
     return client if client.health() is not Health.UNREACHABLE else None
 
 
-def _in_use(activity: Activity | None) -> list[dict[str, str]]:
+def _in_use(activity: Activity | None) -> list[dict[str, Any]]:
     if activity is None or not activity.running:
         return []
     return [

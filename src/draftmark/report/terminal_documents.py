@@ -51,6 +51,7 @@ def print_inspect(document: Mapping[str, Any], console: Console) -> None:
         if section == "hazards" or not isinstance(facts, Mapping):
             continue
         heading(console, visible(section))
+        facts = {fact: value for fact, value in facts.items() if value not in ([], (), {}, "")}
         names = {fact: _fit(fact, console) for fact in facts}
         room = min(30, max((cell_len(name) for name in names.values()), default=0))
         for fact, value in facts.items():
@@ -59,6 +60,7 @@ def print_inspect(document: Mapping[str, Any], console: Console) -> None:
             console.print(shown.append(_fit(plain(value), console), "none"), soft_wrap=True)
     hazards = mappings(document, "hazards")
     console.print()
+    _print_load_from(document, console)
     for hazard in hazards:
         hanging(console, "hazard: ", text(hazard, "what") or figures.UNKNOWN, "bold yellow")
         for evidence in texts(hazard, "evidence"):
@@ -83,9 +85,10 @@ def print_plan(document: Mapping[str, Any], console: Console) -> None:
         hanging(console, f"{label}  ", said or figures.UNKNOWN, "bold")
         for entry in arm.get("command_diff") or []:
             raw_line(console, f"    {visible(str(entry))}", _diff_style(str(entry)))
-    _print_drop_in(arms, console)
+    _print_drop_ins(arms, console)
     schedule = texts(document, "schedule")
     console.print()
+    _print_load_from(document, console)
     if schedule:
         hanging(console, "order: ", " ".join(schedule), "dim")
     started = sum(text(arm, "verdict") == "start" for arm in arms)
@@ -102,14 +105,23 @@ def print_plan(document: Mapping[str, Any], console: Console) -> None:
         line(console, f"assumed: a start takes {start}, the measurements of a trial {measure}", "dim")
 
 
-def _print_drop_in(arms: list[Document], console: Console) -> None:
-    """The whole change to a unit, of one arm: the others' differ in the flags shown above."""
-    arm = next((arm for arm in reversed(arms) if text(arm, "drop_in")), None)
-    if arm is None:
-        return
-    heading(console, f"drop-in of {text(arm, 'label')}, for as long as it is tried")
-    for entry in str(arm["drop_in"]).splitlines():
-        raw_line(console, f"  {visible(entry)}")
+def _print_load_from(document: Document, console: Console) -> None:
+    """Of a live service: the way to it is in the figures, or is not."""
+    if load_from := text(document, "load_from"):
+        hanging(console, "load: ", f"requests are sent from {load_from}", "dim")
+
+
+def _print_drop_ins(arms: list[Document], console: Console) -> None:
+    """The whole change to a unit: of one arm, since the others' differ in the flags shown above.
+
+    And of the arm that is the service's own command line, where its drop-in sets something else.
+    """
+    changed = [arm for arm in arms if text(arm, "drop_in")]
+    own = [arm for arm in changed if not arm.get("command_diff")]
+    for arm in [*own[:1], *[arm for arm in changed if arm.get("command_diff")][-1:]]:
+        heading(console, f"drop-in of {text(arm, 'label')}, for as long as it is tried")
+        for entry in str(arm["drop_in"]).splitlines():
+            raw_line(console, f"  {visible(entry)}")
 
 
 def print_compare(document: Mapping[str, Any], console: Console) -> None:
