@@ -145,3 +145,12 @@ def test_other_members_of_a_service_follow_with_the_whole_arm() -> None:
     followed = target._follow(rank1, engine.with_arm(rank0, ADAPTIVE))
     assert engine.arm(followed) == ADAPTIVE
     assert followed[-2:] == ("--node-rank", "1")
+
+
+def test_headers() -> None:
+    made = argparse.ArgumentParser()
+    options.header(made)
+    given = ["--header", "Authorization: Bearer a:b", "--header", "X-Y:"]
+    assert options.headers(made.parse_args(given)) == {"Authorization": "Bearer a:b", "X-Y": ""}
+    with pytest.raises(UsageError, match="NAME: VALUE"):
+        options.headers(made.parse_args(["--header", "no colon"]))

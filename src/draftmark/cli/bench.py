@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.workload(parser)
     group = parser.add_argument_group("server")
     group.add_argument("--model", metavar="NAME", help="model name to ask for (default: the first that it serves)")
-    group.add_argument("--header", action="append", default=[], metavar="'N: V'", help="HTTP header, such as a key")
+    options.header(group)
     group.add_argument("--max-seconds", type=options.positive_number, metavar="S", help="longest measurement")
     group.add_argument("--start-timeout", type=options.positive_number, default=600.0, metavar="S")
     group.add_argument("--output", type=Path, metavar="FILE", help="every request's record, as JSONL")
@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
     axes = compose.axes(
         found, levels, compose.requests_per_level(args, levels, embedded=embedded), embedded=embedded
     )
-    headers = dict(_header(text) for text in args.header)
+    headers = options.headers(args)
     with _record_to(args.output) as keep, _server(args, headers) as server:
         measured = [_one(args, server, axis, keep) for axis in axes]
     document = msgspec.to_builtins(_document(server, measured))
@@ -86,21 +86,12 @@ def run(args: argparse.Namespace) -> int:
     return 40 if any(m.disturbed for m in measured) else 0
 
 
-def _header(text: str) -> tuple[str, str]:
-    name, colon, value = text.partition(":")
-    if not colon or not name.strip():
-        raise UsageError(
-            "a header is NAME: VALUE", evidence=(text,), next_step="--header 'Authorization: Bearer …'"
-        )
-    return name.strip(), value.strip()
-
-
 @contextmanager
 def _server(args: argparse.Namespace, headers: dict[str, str]) -> Iterator[_Server]:
     """A running server: somebody's own at a URL, or one that is started here and stopped at the end."""
     reference = parse_reference(args.service)
     if reference.kind is ServiceKind.URL:
-        found = detect(reference.target)
+        found = detect(reference.target, headers)
         yield _Server(
             shown=str(reference),
             base_url=reference.target.rstrip("/").removesuffix("/v1"),

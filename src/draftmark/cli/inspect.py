@@ -17,13 +17,16 @@ from draftmark.service.reference import parse_reference
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     options.service(parser)
+    options.header(parser)
     parser.set_defaults(load_from="auto")  # says where `tune` would send them from
 
 
 def run(args: argparse.Namespace) -> int:
     """Look, and say."""
     reference = parse_reference(args.service)
-    document = _running(reference.target) if reference.kind is ServiceKind.URL else _startable(args)
+    document = (
+        _running(reference.target, options.headers(args)) if reference.kind is ServiceKind.URL else _startable(args)
+    )
     if args.json:
         print_json(document)
     else:
@@ -88,8 +91,8 @@ def _memory(model: str | None) -> list[dict[str, str]]:
     ]
 
 
-def _running(url: str) -> dict[str, Any]:
-    found = detect(url)
+def _running(url: str, headers: dict[str, str]) -> dict[str, Any]:
+    found = detect(url, headers)
     client = found.client
     health = client.health() if client else None
     state = client.speculation() if client else None

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from draftmark.cli import engines, hosts
+from draftmark.errors import UsageError
 from draftmark.model import Foreign
 
 _LARGEST = (
@@ -93,6 +94,30 @@ def workload(parser: argparse.ArgumentParser) -> None:
         help="with --host, where requests are sent from: host, the service's own, if this version of draftmark is "
         "installed there; here, through the SSH connection; auto, the first of these that is possible (default)",
     )
+
+
+def header(parser: argparse._ActionsContainer) -> None:
+    """What is sent with every request to a server at a URL."""
+    parser.add_argument(
+        "--header", action="append", default=[], metavar="'N: V'", help="HTTP header, such as a key"
+    )
+
+
+def headers(args: argparse.Namespace) -> dict[str, str]:
+    """The headers given, by name.
+
+    Raises:
+        UsageError: One is no header.
+    """
+    found = {}
+    for text in args.header:
+        name, colon, value = text.partition(":")
+        if not colon or not name.strip():
+            raise UsageError(
+                "a header is NAME: VALUE", evidence=(text,), next_step="--header 'Authorization: Bearer …'"
+            )
+        found[name.strip()] = value.strip()
+    return found
 
 
 def sweep(parser: argparse.ArgumentParser) -> None:

@@ -35,14 +35,18 @@ class Detected:
     api: str = "openai-chat"
 
 
-def detect(url: str) -> Detected:
+def detect(url: str, headers: Mapping[str, str] | None = None) -> Detected:
     """Recognise the server at a URL.
+
+    Args:
+        url: With or without /v1.
+        headers: Sent with every request, such as the key that a server wants; the client keeps them.
 
     Raises:
         BadInputError: Nothing answers there.
     """
     base = url.rstrip("/").removesuffix("/v1")
-    props = call(f"{base}/props")
+    props = call(f"{base}/props", headers=headers)
     if props is not None and props.status == 200:
         document = props.json()
         if isinstance(document, dict) and "default_generation_settings" in document:
@@ -51,13 +55,13 @@ def detect(url: str) -> Detected:
                 engine="llamacpp",
                 version=build if isinstance(build, str) else None,
                 evidence="GET /props has default_generation_settings",
-                client=LlamaServerClient(base),
+                client=LlamaServerClient(base, headers=headers),
                 extra=LlamaCpp().request_extra(),
             )
-    found = _sglang(base)
+    found = _sglang(base, headers)
     if found is not None:
         return found
-    reply = call(f"{base}/version")
+    reply = call(f"{base}/version", headers=headers)
     document = reply.json() if reply is not None and reply.status == 200 else None
     if isinstance(document, dict):
         version = document.get("version")
@@ -67,23 +71,27 @@ def detect(url: str) -> Detected:
             evidence="GET /version answers",
             client=None,
         )
-    models = call(f"{base}/v1/models")
+    models = call(f"{base}/v1/models", headers=headers)
     if models is None and props is None:
         raise BadInputError(
             f"nothing answers at {url}",
             evidence=(f"GET {base}/v1/models: no connection",),
             next_step="check host and port; the server may still be loading",
         )
-    return Detected(engine="unknown", version=None, evidence="none of the known endpoints answers", client=None)
+    wants_key = any(each is not None and each.status in (401, 403) for each in (props, models))
+    seen = (
+        "it wants a key: --header 'Authorization: Bearer …'" if wants_key else "none of the known endpoints answers"
+    )
+    return Detected(engine="unknown", version=None, evidence=seen, client=None)
 
 
-def _sglang(base: str) -> Detected | None:
+def _sglang(base: str, headers: Mapping[str, str] | None) -> Detected | None:
     """By its model document; /get_model_info is the name that old servers have and new ones warn of."""
     for path in ("/model_info", "/get_model_info"):
-        reply = call(base + path)
+        reply = call(base + path, headers=headers)
         document = reply.json() if reply is not None and reply.status == 200 else None
         if isinstance(document, dict) and "model_path" in document:
-            client = SglangClient(base)
+            client = SglangClient(base, headers=headers)
             version = client.version()
             engine = SGLang(version=version)
             return Detected(

@@ -29,6 +29,7 @@ class Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.replies: Replies = {}
         self.seen: list[str] = []
+        self.key: str | None = None
 
     @property
     def url(self) -> str:
@@ -45,6 +46,8 @@ class Handler(BaseHTTPRequestHandler):
         self.rfile.read(int(self.headers.get("Content-Length") or 0))
         self.server.seen.append(f"{self.command} {self.path}")
         status, body = self.server.replies.get(self.path.partition("?")[0], (404, '{"detail":"Not Found"}'))
+        if self.server.key is not None and self.headers.get("Authorization") != f"Bearer {self.server.key}":
+            status, body = 401, '{"error":"Unauthorized"}'
         self.send_response(status)
         self.end_headers()
         self.wfile.write(body.encode())
@@ -284,3 +287,16 @@ def test_a_server_at_a_url_is_recognised(server: Server) -> None:
 def test_an_old_server_at_a_url_is_recognised(server: Server) -> None:
     server.says("/get_model_info", {"model_path": "m", "is_generation": True})
     assert detect(server.url).engine == "sglang"
+
+
+def test_a_server_that_wants_a_key_is_recognised_with_it(server: Server) -> None:
+    server.key = "k"
+    server.says("/model_info", {"model_path": "m", "is_generation": True})
+    server.says("/server_info", {"speculative_algorithm": None, "version": "0.5.20", "internal_states": []})
+    found = detect(server.url, {"Authorization": "Bearer k"})
+    assert (found.engine, found.version) == ("sglang", "0.5.20")
+    assert found.client is not None
+    assert found.client.speculation().on is False
+    without = detect(server.url)
+    assert without.engine == "unknown"
+    assert "--header" in without.evidence
