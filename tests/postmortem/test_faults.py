@@ -119,6 +119,31 @@ def test_a_wrapper_that_quotes_it_is_no_other_cause() -> None:
 
 
 @pytest.mark.parametrize(
+    "error",
+    [
+        "RuntimeError: Not enough GPU memory for hybrid (mamba/linear-attention) state cache. "
+        "Computed max_mamba_cache_size=-28 (total_rest_memory=-7.96 GB, mamba_cache_per_req=146.81 MB).",
+        "RuntimeError: Hybrid (mamba/linear-attention) state cache is too small to serve any requests. "
+        "max_mamba_cache_size=2, mamba_ratio=5, resulting max_num_reqs=0.",
+    ],
+)
+def test_no_room_for_recurrent_state_is_no_room_for_the_pool(error: str) -> None:
+    assert one(*SGLANG_START[:3], *crash(error)).cause == KV_POOL
+
+
+def test_an_internal_port_that_stays_taken() -> None:
+    error = "ValueError: nccl_port at 28451 is not available in 30 seconds. pid=4471 (python3)"
+    assert one(SGLANG_START[0], *crash(error, head="")).cause == "port-in-use"
+
+
+def test_a_prefill_capture_that_fails_of_memory() -> None:
+    error = "RuntimeError: Capture prefill CUDA graph failed: CUDA out of memory. Tried to allocate 2.20 GiB."
+    assert one(*SGLANG_START, "Capture prefill CUDA graph begin.", *crash(error)).cause == (
+        "cuda-oom-cuda-graph-capture"
+    )
+
+
+@pytest.mark.parametrize(
     ("told", "cause"),
     [
         ("failed to initialize the context: failed to allocate buffer for kv cache", KV_POOL),
