@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from draftmark import __version__
-from draftmark.cli import compose, options
+from draftmark.cli import compose, options, services
 from draftmark.cli.engines import api_of
 from draftmark.cli.output import print_json, progress_console, result_console
 from draftmark.cli.progress import LoadProgress
@@ -28,7 +28,6 @@ from draftmark.model import Counters, Health, Measurement, RequestRecord, Servic
 from draftmark.ports import EngineClient
 from draftmark.run.directory import TrialWriter
 from draftmark.service.host import SystemClock
-from draftmark.service.reference import parse_reference
 from draftmark.tune.disturbance import load_faults
 from draftmark.tune.trial import Axis, Limits, Load, counters_between
 
@@ -59,8 +58,8 @@ class _Server:
 
 def run(args: argparse.Namespace) -> int:
     """Measure, print, and say with the exit status whether anything was measured."""
-    reference = parse_reference(args.service)
-    embedded = reference.kind is ServiceKind.EMBEDDED
+    reference = services.reference(args)
+    embedded = reference is not None and reference.kind is ServiceKind.EMBEDDED
     found = compose.workloads(args, embedded=embedded)
     levels = compose.concurrency(args, embedded=embedded)
     axes = compose.axes(
@@ -89,8 +88,8 @@ def run(args: argparse.Namespace) -> int:
 @contextmanager
 def _server(args: argparse.Namespace, headers: dict[str, str]) -> Iterator[_Server]:
     """A running server: somebody's own at a URL, or one that is started here and stopped at the end."""
-    reference = parse_reference(args.service)
-    if reference.kind is ServiceKind.URL:
+    reference = services.reference(args)
+    if reference is not None and reference.kind is ServiceKind.URL:
         found = detect(reference.target, headers)
         yield _Server(
             shown=str(reference),

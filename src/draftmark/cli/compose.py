@@ -106,12 +106,10 @@ def target(args: argparse.Namespace) -> Target:
 
 def _members(args: argparse.Namespace) -> tuple[services.Member, ...] | None:
     """The units of a live service; None for any other kind."""
-    named = services.resolve(args)
-    if named is not None:
-        services.fill_in(args, named)
-        return named.members
-    ref = parse_reference(args.service)
-    return (services.Member(ref.target, args.host),) if ref.kind is ServiceKind.UNIT else None
+    found = services.asked(args)
+    if isinstance(found, services.Named):
+        return found.members
+    return (services.Member(found.target, args.host),) if found.kind is ServiceKind.UNIT else None
 
 
 def workloads(args: argparse.Namespace, *, embedded: bool) -> tuple[Workload, ...]:

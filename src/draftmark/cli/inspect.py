@@ -6,12 +6,11 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from draftmark.cli import compose, options
+from draftmark.cli import compose, options, services
 from draftmark.cli.output import print_json, result_console
 from draftmark.engines.detect import detect
 from draftmark.model import Health, ServiceKind
 from draftmark.service.host import listener_at, local_facts
-from draftmark.service.reference import parse_reference
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,10 +22,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Look, and say."""
-    reference = parse_reference(args.service)
-    document = (
-        _running(reference.target, options.headers(args)) if reference.kind is ServiceKind.URL else _startable(args)
-    )
+    reference = services.reference(args)
+    if reference is not None and reference.kind is ServiceKind.URL:
+        document = _running(reference.target, options.headers(args))
+    else:
+        document = _startable(args)
     if args.json:
         print_json(document)
     else:

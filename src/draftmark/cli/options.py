@@ -25,7 +25,7 @@ def service(parser: argparse.ArgumentParser, *, default: str | None = None) -> N
         nargs="?" if default is not None else None,
         default=default,
         metavar="SERVICE",
-        help='unit:NAME, cmd:"COMMAND LINE", url:http://… or embedded:'
+        help='unit:NAME, cmd:"COMMAND LINE", url:http://…, embedded: or a name of draftmark.toml'
         + (f" (default {default})" if default is not None else ""),
     )
     hosts.add_argument(parser)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+from typing import Any
 
-from draftmark.cli import hosts
+from draftmark.cli import hosts, services
 from draftmark.cli.output import print_json, progress_console, result_console
 from draftmark.errors import BadInputError, RefusedError, UsageError
-from draftmark.model import ServiceKind
+from draftmark.model import ServiceRef
 from draftmark.ports import Host
 from draftmark.service.elevation import check_elevation, elevated
-from draftmark.service.reference import parse_reference
 from draftmark.service.systemd.manager import Manager, find
-from draftmark.service.systemd.restore import RestoreReport, restore
+from draftmark.service.systemd.restore import restore
+
+SCHEMA = "draftmark.restore/1"
 
 _ABOUT = """\
 Puts a systemd unit back as it was: after a run that was cut off, at once; after `tune --keep`, by undoing what was
@@ -21,13 +23,14 @@ kept. It needs no run directory and no network but the one to the unit's host. W
 
   draftmark restore unit:llm.service
   draftmark restore unit:llm.service --host gpu1
+  draftmark restore qwen                          by its name in draftmark.toml: each of its units, in rank order
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.description = _ABOUT
-    parser.add_argument("service", metavar="unit:NAME", help="the unit")
+    parser.add_argument("service", metavar="SERVICE", help="unit:NAME, or a name of draftmark.toml")
     hosts.add_argument(parser)
     parser.add_argument(
         "--force",
@@ -39,17 +42,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Put it back, and say what was done."""
-    reference = parse_reference(args.service)
-    if reference.kind is not ServiceKind.UNIT:
-        raise UsageError(
-            f"a {reference.kind.value}: service is never changed, so there is nothing to put back",
-            evidence=(args.service,),
-            next_step="name the unit: draftmark restore unit:NAME",
-        )
-    console = progress_console()
-    with console.status(f"putting {reference} back …") as status:
-        host = hosts.host_of(args)
-        manager = _manager(host, reference.target)
+    members = services.units(args, _refused)
+
+    def tell(document: dict[str, Any]) -> None:
+        if not args.json:
+            result_console().print("\n".join(told(document)), markup=False, soft_wrap=True)
+
+    documents = services.for_each(members, lambda member: _restored(member, force=args.force), tell)
+    if args.json:
+        print_json({"schema": SCHEMA, **_document(args.service, documents)})
+    return 0
+
+
+def _refused(reference: ServiceRef) -> UsageError:
+    return UsageError(
+        f"a {reference.kind.value}: service is never changed, so there is nothing to put back",
+        evidence=(str(reference),),
+        next_step="name the unit: draftmark restore unit:NAME",
+    )
+
+
+def _document(asked: str, documents: list[dict[str, Any]]) -> dict[str, Any]:
+    """Of one unit, or of a service of several."""
+    return documents[0] if len(documents) == 1 else {"service": asked, "members": documents}
+
+
+def _restored(member: services.Member, *, force: bool) -> dict[str, Any]:
+    with progress_console().status(f"putting {member} back …") as status:
+        host = hosts.host_at(member.host)
+        manager = _manager(host, member.unit)
         if not manager.user:
             host = elevated(host)
             check_elevation(host)
@@ -57,15 +78,10 @@ def run(args: argparse.Namespace) -> int:
             host,
             manager.unit,
             user_scope=manager.user,
-            force=args.force,
-            progress=lambda what: status.update(f"putting {reference} back: {what}"),
+            force=force,
+            progress=lambda what: status.update(f"putting {member} back: {what}"),
         )
-    if args.json:
-        fields = dataclasses.asdict(report)
-        print_json({"schema": "draftmark.restore/1", "service": f"unit:{manager.unit}", **fields})
-    else:
-        result_console().print("\n".join(told(manager.unit, report)), markup=False, soft_wrap=True)
-    return 0
+    return {"service": f"unit:{manager.unit}", "host": member.host, **dataclasses.asdict(report)}
 
 
 def _manager(host: Host, name: str) -> Manager:
@@ -79,15 +95,16 @@ def _manager(host: Host, name: str) -> Manager:
         return Manager(host, full)
 
 
-def told(unit: str, report: RestoreReport) -> list[str]:
+def told(document: dict[str, Any]) -> list[str]:
     """What a restore did, in lines."""
-    if report.nothing:
-        return [f"{unit}: nothing of draftmark's is there; it is {report.active}"]
+    unit = document["service"].removeprefix("unit:") + (f" on {document['host']}" if document["host"] else "")
+    if document["nothing"]:
+        return [f"{unit}: nothing of draftmark's is there; it is {document['active']}"]
     lines = [f"{unit} is as it was"]
-    lines += [f"  removed {path}" for path in report.removed]
-    lines += [f"  put back {path}" for path in report.put_back]
-    lines += [f"  saved what somebody had edited as {path}" for path in report.saved]
-    lines += [f"  changed by somebody else meanwhile, and left so: {path}" for path in report.changed]
-    lines += [f"  removed by somebody else meanwhile: {path}" for path in report.missing]
-    lines.append(f"  {'restarted' if report.restarted else 'not restarted'}; it is {report.active}")
+    lines += [f"  removed {path}" for path in document["removed"]]
+    lines += [f"  put back {path}" for path in document["put_back"]]
+    lines += [f"  saved what somebody had edited as {path}" for path in document["saved"]]
+    lines += [f"  changed by somebody else meanwhile, and left so: {path}" for path in document["changed"]]
+    lines += [f"  removed by somebody else meanwhile: {path}" for path in document["missing"]]
+    lines.append(f"  {'restarted' if document['restarted'] else 'not restarted'}; it is {document['active']}")
     return lines

@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import difflib
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from draftmark.errors import BadInputError, UsageError
-from draftmark.model import Foreign
+from draftmark.errors import BadInputError, DraftmarkError, UsageError
+from draftmark.model import Foreign, ServiceKind, ServiceRef
+from draftmark.service.reference import parse_reference
 
 FILE = "draftmark.toml"
 
@@ -32,6 +33,10 @@ class Member:
 
     unit: str
     host: str | None = None
+
+    def __str__(self) -> str:
+        """As it is typed: `unit:big-0.service --host gpu1`."""
+        return f"unit:{self.unit}" + (f" --host {self.host}" if self.host else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,23 +63,119 @@ def resolve(args: argparse.Namespace, config: Path = Path(FILE)) -> Named | None
         BadInputError: The file cannot be used.
     """
     word = args.service
-    if word.endswith(".toml") and Path(word).is_file():
-        config, word = Path(word), ""
-    if ":" in word or (word and not config.is_file()):
+    if is_file(word):
+        return _only(Path(word))
+    if ":" in word or not config.is_file():
         return None
     services = load(config)
-    if not word and len(services) == 1:
-        word = next(iter(services))
     if word not in services:
         close = difflib.get_close_matches(word, services, n=1)
         raise UsageError(
-            f'no service "{word}" in {config}' if word else f"{config} has several services",
+            f'no service "{word}" in {config}',
             evidence=(f"it has: {', '.join(services)}",),
-            next_step=f"did you mean {close[0]}?"
-            if close
-            else f"name one of them with {config} here, or unit:NAME",
+            next_step=f"did you mean {close[0]}?" if close else f"name one of these, or unit:{word or 'NAME'}",
         )
     return services[word]
+
+
+def is_file(word: str) -> bool:
+    """Whether a word is the path of such a file."""
+    return word.endswith(".toml") and Path(word).is_file()
+
+
+def _only(config: Path) -> Named:
+    services = load(config)
+    if len(services) > 1:
+        raise UsageError(
+            f"{config} has several services",
+            evidence=(f"it has: {', '.join(services)}",),
+            next_step=f"in {config.absolute().parent}, where they can be called by name, name one of them"
+            if config.name == FILE
+            else f"name one of them, in the folder of a {FILE}",
+        )
+    return next(iter(services.values()))
+
+
+def asked(args: argparse.Namespace, config: Path = Path(FILE)) -> Named | ServiceRef:
+    """What the arguments name: a service of the file, whose options are filled in, or a reference.
+
+    Raises:
+        UsageError: It is neither.
+        BadInputError: The file cannot be used.
+    """
+    named = resolve(args, config)
+    if named is not None:
+        fill_in(args, named)
+        return named
+    try:
+        return parse_reference(args.service)
+    except UsageError as error:
+        if ":" not in args.service:
+            error.evidence = (*error.evidence, no_file(config))
+        raise
+
+
+def reference(args: argparse.Namespace) -> ServiceRef | None:
+    """The reference that the arguments give; None when they name a service of the file. Raises as `asked`."""
+    found = asked(args)
+    return found if isinstance(found, ServiceRef) else None
+
+
+def no_file(config: Path = Path(FILE)) -> str:
+    """Why a bare word is no name, in words."""
+    return f"a name without a colon stands in {config}, which is not here"
+
+
+def units(args: argparse.Namespace, refused: Callable[[ServiceRef], UsageError]) -> tuple[Member, ...]:
+    """The units that the arguments name, in rank order, for a verb that is about units.
+
+    Args:
+        args: With `service` and `host`.
+        refused: What is said of a reference to anything else.
+
+    Raises:
+        UsageError: They name none.
+        BadInputError: The file cannot be used.
+    """
+    found = asked(args)
+    if isinstance(found, Named):
+        return found.members
+    if found.kind is not ServiceKind.UNIT:
+        raise refused(found)
+    return (Member(found.target, args.host),)
+
+
+def for_each(
+    members: Sequence[Member], do: Callable[[Member], dict[str, Any]], tell: Callable[[dict[str, Any]], None]
+) -> list[dict[str, Any]]:
+    """Do something to each member in rank order, whatever becomes of the others.
+
+    Args:
+        members: In rank order.
+        do: To one; what came of it.
+        tell: Is told that at once.
+
+    Raises:
+        DraftmarkError: The worst of those that failed, with what became of the others.
+    """
+    done: list[dict[str, Any]] = []
+    said: list[str] = []
+    failed: list[tuple[Member, DraftmarkError]] = []
+    for member in members:
+        try:
+            done.append(do(member))
+            tell(done[-1])
+            said.append(f"{member}: done")
+        except DraftmarkError as error:
+            failed.append((member, error))
+            said.append(f"{member}: {error.what}")
+    if failed:
+        member, worst = max(failed, key=lambda pair: pair[1].exit_status)
+        if len(members) > 1:
+            worst.what = f"{member}: {worst.what}"
+            worst.evidence = (*worst.evidence, *(line for line in said if not line.startswith(f"{member}: ")))
+        raise worst
+    return done
 
 
 def fill_in(args: argparse.Namespace, named: Named) -> None:

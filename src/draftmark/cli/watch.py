@@ -5,20 +5,17 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from draftmark.cli import hosts
+from draftmark.cli import hosts, services
 from draftmark.cli.output import print_json
 from draftmark.errors import UsageError
-from draftmark.model import ServiceKind
-from draftmark.service.reference import parse_reference
+from draftmark.model import ServiceRef
 from draftmark.service.watch import notify
 from draftmark.service.watch.install import Status, Wanted, install, remove, status
 from draftmark.service.watch.places import KEEP
 
-if TYPE_CHECKING:
-    from draftmark.ports import Host
-
+SCHEMA = "draftmark.watch/1"
 _MOST = 10_000
 _SHOWN = 5
 
@@ -30,6 +27,7 @@ Writes a post-mortem (Markdown, JSON, HTML) whenever a systemd unit fails, and t
   draftmark watch status  unit:llm
   draftmark watch remove  unit:llm
   draftmark watch install unit:llm --host root@gpu1
+  draftmark watch install qwen                    by its name in draftmark.toml: each of its units
 
 `install` adds one drop-in to the unit, zz-draftmark-watch.conf, and two unit files that all watched units share,
 draftmark-watch@.service and draftmark-watch-started@.service. No file of yours is changed, and the unit is not
@@ -73,7 +71,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _service(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("service", metavar="unit:NAME", help="a systemd service, of the system or your own")
+    parser.add_argument(
+        "service",
+        metavar="SERVICE",
+        help="unit:NAME, of the system or your own, or a name of draftmark.toml",
+    )
     hosts.add_argument(parser)
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
 
@@ -84,38 +86,43 @@ def run(args: argparse.Namespace) -> int:
         from draftmark.cli.watch_run import watch
 
         return watch(args.unit, user=args.user)
-    name = _unit(args.service)
-    document = {"install": _install, "remove": _remove, "status": _status}[args.action](name, args)
+    members = services.units(args, _refused)
+    if args.action == "install" and args.webhook == "-" and sys.stdin is not None:
+        args.webhook = sys.stdin.readline().strip()  # once, for all members
+    act = {"install": _install, "remove": _remove, "status": _status}[args.action]
+
+    def tell(document: dict[str, Any]) -> None:
+        if not args.json:
+            _say(document)
+
+    documents = services.for_each(members, lambda member: act(member, args), tell)
     if args.json:
-        print_json(document)
-    else:
-        _say(document, f" --host {args.host}" if hosts.is_remote(args) else "")
+        print_json(documents[0] if len(documents) == 1 else _several(args, documents))
     return 0
 
 
-def _unit(reference: str) -> str:
-    found = parse_reference(reference)
-    if found.kind is not ServiceKind.UNIT:
-        raise UsageError(
-            f"a {found.kind}: service has nobody who would call: watch is for systemd units",
-            evidence=(reference,),
-            next_step="draftmark watch install unit:NAME",
-        )
-    return found.target
+def _several(args: argparse.Namespace, documents: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"schema": SCHEMA, "action": args.action, "service": args.service, "members": documents}
 
 
-def _install(name: str, args: argparse.Namespace) -> dict[str, Any]:
-    webhook = sys.stdin.readline().strip() if args.webhook == "-" and sys.stdin is not None else args.webhook
-    remote = hosts.is_remote(args)
+def _refused(reference: ServiceRef) -> UsageError:
+    return UsageError(
+        f"a {reference.kind}: service has nobody who would call: watch is for systemd units",
+        evidence=(str(reference),),
+        next_step="draftmark watch install unit:NAME",
+    )
+
+
+def _install(member: services.Member, args: argparse.Namespace) -> dict[str, Any]:
+    remote = member.host is not None
     wanted = Wanted(
         reports=_folder(args.dir, remote) if args.dir else None,
         keep=args.keep,
-        webhook=notify.check_url(webhook) if webhook is not None else None,
+        webhook=notify.check_url(args.webhook) if args.webhook is not None else None,
         form=args.webhook_format,
     )
-    host = hosts.host_of(args)
     python = args.python or (None if remote else sys.executable)
-    return _document(host, "install", install(host, name, wanted, python=python))
+    return _document(member, "install", install(hosts.host_at(member.host), member.unit, wanted, python=python))
 
 
 def _folder(path: str, remote: bool) -> str:
@@ -124,25 +131,27 @@ def _folder(path: str, remote: bool) -> str:
     return str(Path(path).absolute())
 
 
-def _remove(name: str, args: argparse.Namespace) -> dict[str, Any]:
-    host = hosts.host_of(args)
-    before = remove(host, name, keep_reports=args.keep_reports)
+def _remove(member: services.Member, args: argparse.Namespace) -> dict[str, Any]:
+    host = hosts.host_at(member.host)
+    before = remove(host, member.unit, keep_reports=args.keep_reports)
     removed = before is not None
-    return {**_document(host, "remove", status(host, name) if before is None else before), "removed": removed}
+    found = status(host, member.unit) if before is None else before
+    return {**_document(member, "remove", found), "removed": removed}
 
 
-def _status(name: str, args: argparse.Namespace) -> dict[str, Any]:
-    host = hosts.host_of(args)
-    return _document(host, "status", status(host, name))
+def _status(member: services.Member, args: argparse.Namespace) -> dict[str, Any]:
+    del args
+    return _document(member, "status", status(hosts.host_at(member.host), member.unit))
 
 
-def _document(host: Host, action: str, found: Status) -> dict[str, Any]:
+def _document(member: services.Member, action: str, found: Status) -> dict[str, Any]:
     settings, places, unit = found.settings, found.watched.places, found.watched.unit
     return {
-        "schema": "draftmark.watch/1",
+        "schema": SCHEMA,
         "action": action,
         "unit": unit,
-        "host": host.name,
+        "host": hosts.host_at(member.host).name,
+        "asked": str(services.Member(unit, member.host)),
         "manager": "user" if places.user else "system",
         "installed": found.installed,
         "effective": found.effective,
@@ -157,17 +166,16 @@ def _document(host: Host, action: str, found: Status) -> dict[str, Any]:
     }
 
 
-def _say(document: dict[str, Any], over: str) -> None:
+def _say(document: dict[str, Any]) -> None:
     from draftmark.cli.output import result_console
 
     console = result_console()
-    for line in _lines(document, over):
+    for line in _lines(document):
         console.print(line, markup=False, soft_wrap=True)
 
 
-def _lines(document: dict[str, Any], over: str) -> list[str]:
-    unit = document["unit"]
-    asked = f"unit:{unit}{over}"
+def _lines(document: dict[str, Any]) -> list[str]:
+    unit, asked = document["unit"], document["asked"]
     if document["action"] == "remove":
         if not document["removed"]:
             return [f"{unit} is not watched: there was nothing to remove"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import os
 import re
 import sys
@@ -14,12 +15,12 @@ from typing import TYPE_CHECKING, BinaryIO
 from draftmark.cli import compose_why, hosts
 from draftmark.cli.output import print_json, progress_console, result_console
 from draftmark.cli.why_progress import WhyProgress
-from draftmark.cli.why_reference import FORMS, STDIN, Asked, asked, parse
+from draftmark.cli.why_reference import FORMS, STDIN, Asked, Service, asked, parse
 from draftmark.errors import BadInputError, UsageError
 from draftmark.service.local import LocalHost
 
 if TYPE_CHECKING:
-    from draftmark.cli.why_reference import Service
+    from draftmark.cli.services import Member
     from draftmark.ports import Host
     from draftmark.postmortem.collect import Collected
     from draftmark.postmortem.model import Source, Unread, Verdict
@@ -35,6 +36,7 @@ Names the cause, how sure it is, the lines that prove it, what was ruled out and
 together with the command that reads it. Without proof it says `unsettled`, and what would settle it.
 
   draftmark why unit:sglang-qwen.service          the last death of a systemd unit, on this host
+  draftmark why qwen                              by its name in draftmark.toml
   draftmark why docker:vllm unit.log              a container's, with one more log
   draftmark why logs.tar.gz kernel.log            from files, folders and archives
   kubectl logs -p llm-0 | draftmark why -         from a pipe
@@ -78,8 +80,27 @@ def run(args: argparse.Namespace) -> int:
         return _explain(args)
     question = asked(args.things)
     _check(question, args)
-    verdict = _examine(question, runs=args.runs, since=args.since, unit=args.service, host=hosts.host_of(args))
-    return _say(verdict, args)
+    if len(question.members) > 1:
+        return _several(question.members, args)
+    host = hosts.host_at(question.members[0].host) if question.members else hosts.host_of(args)
+    return _say(_examine(question, runs=args.runs, since=args.since, unit=args.service, host=host), args)
+
+
+def _several(members: Sequence[Member], args: argparse.Namespace) -> int:
+    """Of a service of several units the one that failed first, and in a line what became of the others."""
+    from draftmark.cli.why_members import examine_members, first_to_fail
+
+    def examine(member: Member) -> Verdict:
+        question = Asked(Service("unit", member.unit), ())
+        return _examine(question, runs=args.runs, since=args.since, host=hosts.host_at(member.host))
+
+    found = examine_members(members, examine)
+    shown = first_to_fail(found)
+    assert shown.verdict is not None  # noqa: S101 - one of them was read
+    verdict, host = shown.verdict, shown.member.host
+    if host and not args.json:
+        verdict = dataclasses.replace(verdict, service=f"{verdict.service or shown.member.unit} on {host}")
+    return _say(verdict, args, [(each.line(shown), each.document(shown)) for each in found])
 
 
 def examine_paths(paths: Sequence[str], stdin: BinaryIO | None = None) -> Verdict:
@@ -145,7 +166,8 @@ def _something_of_it(service: Service, found: Collected) -> None:
     )
 
 
-def _say(verdict: Verdict, args: argparse.Namespace) -> int:
+def _say(verdict: Verdict, args: argparse.Namespace, members: Sequence[tuple[str, dict[str, object]]] = ()) -> int:
+    """Show it; `members`: of a service of several units, a line and a document each."""
     from draftmark.report.why_names import with_short_names
     from draftmark.report.why_safe import safe
 
@@ -158,15 +180,18 @@ def _say(verdict: Verdict, args: argparse.Namespace) -> int:
     if args.json:
         from draftmark.postmortem.document import document
 
-        print_json(document(verdict))
+        print_json({**document(verdict), **({"members": [each for _, each in members]} if members else {})})
     elif args.markdown:
         from draftmark.report.why_markdown import render_markdown
 
-        _write(render_markdown(shown))
+        listed = "".join(f"- {line}\n" for line, _ in members)
+        _write(render_markdown(shown) + (f"\n**Members**\n\n{listed}" if members else ""))
     else:
         from draftmark.report.why_card import print_card
 
         print_card(shown, result_console(), marker)
+        for line in ("", "Members", *(f"  {line}" for line, _ in members)) if members else ():
+            result_console().print(line, markup=False, highlight=False, soft_wrap=True)
     if args.html is not None:
         progress_console().print(f"timeline: {args.html}", markup=False, soft_wrap=True)
     from draftmark.report.why_words import is_unsettled
@@ -217,6 +242,8 @@ def _check(question: Asked, args: argparse.Namespace) -> None:
             "nothing to examine was named" + (", and stdin is read only when it is asked for" if piped else ""),
             next_step="draftmark why -" if piped else f"name a service ({FORMS}), or files",
         )
+    if question.members:
+        _check_members(question, args)
     if hosts.is_remote(args) and question.service is None:
         raise UsageError(
             "--host is for services; files are read here", evidence=question.paths[:3], next_step="leave --host out"
@@ -234,6 +261,23 @@ def _check(question: Asked, args: argparse.Namespace) -> None:
         raise BadInputError("stdin is closed, so there is nothing to examine", next_step="leave stdin open")
     if args.html is not None:
         _check_place(args.html, question.paths)
+
+
+def _check_members(question: Asked, args: argparse.Namespace) -> None:
+    """Whether the options go with a name of draftmark.toml."""
+    first = question.members[0]
+    if hosts.is_remote(args):
+        raise UsageError(
+            "draftmark.toml says on which host that is",
+            evidence=(f"--host {args.host}",),
+            next_step="leave --host out, or name unit:NAME",
+        )
+    if len(question.members) > 1 and (question.paths or args.service):
+        raise UsageError(
+            "files and --service go with one unit, and that is a service of several",
+            evidence=tuple(map(str, question.members)),
+            next_step=f"name one of them: draftmark why {first} …",
+        )
 
 
 _WHEN = re.compile(

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
 import difflib
 import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from draftmark.cli import services
 from draftmark.errors import UsageError
 from draftmark.model import ServiceKind
 
-FORMS = "unit:NAME, docker:NAME, pod:[NAMESPACE/]NAME or job:ID"
+FORMS = "unit:NAME, docker:NAME, pod:[NAMESPACE/]NAME, job:ID or a name of draftmark.toml"
 """The services that can be asked about, for people."""
 
 STDIN = "-"
@@ -46,31 +48,52 @@ class Asked:
     Attributes:
         service: At most one.
         paths: Files, folders, archives, `-`.
+        members: The units of a service that was named by a name of draftmark.toml, in rank order; `service` is
+            the first.
     """
 
     service: Service | None
     paths: tuple[str, ...]
+    members: tuple[services.Member, ...] = ()
 
 
 def asked(words: Sequence[str]) -> Asked:
-    """Sort the words into a service and paths. What exists as a path is one, whatever it looks like.
+    """Sort the words into a service and paths. What exists as a path is one, but for a file that names services.
 
     Raises:
         UsageError: A word is neither, or two services are named.
+        BadInputError: The file that names services cannot be used.
     """
-    services, paths = [], []
+    found: list[tuple[Service, tuple[services.Member, ...]]] = []
+    paths = []
     for word in words:
-        if word == STDIN or os.path.lexists(word):
+        if word == STDIN or (os.path.lexists(word) and not services.is_file(word)):
             paths.append(word)
+        elif (members := _named_in_file(word)) is not None:
+            found.append((Service("unit", members[0].unit), members))
         else:
-            services.append(parse(word))
-    if len(services) > 1:
+            found.append((parse(word), ()))
+    if len(found) > 1:
         raise UsageError(
             "why looks into one service at a time",
-            evidence=tuple(map(str, services)),
+            evidence=tuple(str(service) for service, _ in found),
             next_step="ask about each by itself",
         )
-    return Asked(services[0] if services else None, tuple(paths))
+    service, members = found[0] if found else (None, ())
+    return Asked(service, tuple(paths), members)
+
+
+def _named_in_file(word: str) -> tuple[services.Member, ...] | None:
+    """The units of a service of draftmark.toml; None for what cannot be a name of it."""
+    if not services.is_file(word) and (not _ANY_NAME.fullmatch(word) or ":" in word):
+        return None
+    try:
+        named = services.resolve(argparse.Namespace(service=word))
+    except UsageError as error:
+        if not services.is_file(word):
+            error.evidence = (*error.evidence, "no file or folder of that name is here either")
+        raise
+    return named.members if named is not None else None
 
 
 def parse(word: str) -> Service:
@@ -113,4 +136,5 @@ def _unknown(word: str, kind: str, name: str) -> UsageError:
         advice = "check the path"
     else:
         advice = f"if it is a systemd unit: draftmark why unit:{word}"
-    return UsageError(f'there is no "{word}"', evidence=(tried,), next_step=advice)
+    bare = () if kind or "/" in word else (services.no_file(),)
+    return UsageError(f'there is no "{word}"', evidence=(tried, *bare), next_step=advice)
