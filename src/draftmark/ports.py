@@ -21,6 +21,7 @@ from draftmark.model import (
     Health,
     Identity,
     Refusal,
+    ServerLimits,
     SpeculationState,
     StopReport,
 )
@@ -203,6 +204,10 @@ class EngineClient(Protocol):
 
     def speculation(self) -> SpeculationState:
         """Whether it really speculates, by its own word."""
+        ...
+
+    def limits(self) -> ServerLimits:
+        """How much it takes at once, by its own word."""
         ...
 
     def counters(self) -> Counters:

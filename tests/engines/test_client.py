@@ -13,7 +13,7 @@ from draftmark.engines.detect import detect
 from draftmark.engines.llamacpp.client import LlamaServerClient
 from draftmark.engines.prometheus import total
 from draftmark.errors import BadInputError, StartError
-from draftmark.model import Health
+from draftmark.model import Health, ServerLimits
 
 METRICS = """# HELP llamacpp:spec_decode_num_drafts_total x
 llamacpp:spec_decode_num_drafts_total 8
@@ -73,6 +73,7 @@ def test_counters_and_activity(serve: tuple[str, Replies]) -> None:
     assert counters.output_tokens == 70
     assert client.activity().running == 1
     assert client.activity().queued == 2
+    assert client.limits() == ServerLimits(max_running_requests=2)
     assert client.speculation().on is True
 
 

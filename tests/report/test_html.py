@@ -252,3 +252,25 @@ def test_a_run_without_figures_has_no_plots_and_says_so(load: Load) -> None:
 def test_markup_is_escaped_unless_made_here() -> None:
     assert tag("p", "<b>", Markup("<i></i>"), None, title='"&') == '<p title="&quot;&amp;">&lt;b&gt;<i></i></p>'
     assert tag("details", open=True, hidden=False, id=None) == "<details open></details>"
+
+
+def test_how_much_an_arm_takes_at_once_is_in_the_tables_where_it_is_known(load: Load) -> None:
+    result = load("normal")
+    assert "Requests at\u00a0once" not in Page(render_html(result, title="t")).words
+    result["arms"][0]["limits"] = {"max_running_requests": 1181, "kv_tokens": 638839}
+    result["trials"][0]["limits"] = {"max_running_requests": 1180, "kv_tokens": None}
+    page = Page(render_html(result, title="t"))
+    assert page.words.count("Requests at\u00a0once") == 2
+    assert {"1,181", "638,839", "1,180"} <= set(page.words)
+    assert not page.unbalanced
+
+
+def test_an_adaptive_arm_beside_the_same_depth_is_told_apart(load: Load) -> None:
+    result = load("normal")
+    drafting = next(arm for arm in result["arms"] if arm["depth"])
+    name, label = f"{drafting['arm']}-speculative-adaptive", f"{drafting['label']}, adaptive"
+    result["arms"].append({**drafting, "arm": name, "label": label})
+    words = Page(render_html(result, title="t")).words
+    depth = drafting["depth"]
+    assert f"{drafting['label']} ({depth}a)" in words
+    assert f"{label} ({depth}b)" in words

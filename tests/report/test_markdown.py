@@ -67,5 +67,14 @@ def test_pipes_and_backticks() -> None:
     assert code("`a") == "`` `a ``"
 
 
+def test_how_much_an_arm_takes_at_once_is_a_column_where_it_is_known(load: Load) -> None:
+    result = load("normal")
+    assert "requests at once" not in render_markdown(result)
+    result["arms"][0]["limits"] = {"max_running_requests": 1181, "kv_tokens": 638839}
+    rows = table_rows(render_markdown(result))
+    assert rows[0][-1] == "requests at once"
+    assert [row[-1] for row in rows[1:]].count("1,181") == 1
+
+
 def test_the_same_document_gives_the_same_text(document: dict[str, Any]) -> None:
     assert render_markdown(document) == render_markdown(document)

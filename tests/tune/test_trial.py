@@ -14,10 +14,12 @@ from draftmark.model import (
     Arm,
     ClientHealth,
     Counters,
+    FitFigures,
     Message,
     Prompt,
     Refusal,
     RequestRecord,
+    ServerLimits,
     StopOutcome,
     Trial,
     TrialStatus,
@@ -25,7 +27,7 @@ from draftmark.model import (
 )
 from draftmark.ports import CpuSample, PostMortem
 from draftmark.run.directory import RunDirectory
-from draftmark.run.records import RunInfo, encode_document
+from draftmark.run.records import RunInfo, decode, encode_document
 from draftmark.run.redact import Redactor
 from draftmark.testing.fakes import FakeEngine, FakeLoad, FakeWorld, NullObserver, fake_ends
 from draftmark.tune.disturbance import counters_astray, foreign_cores, load_faults, paused
@@ -512,3 +514,51 @@ def test_the_service_that_was_put_back_counts_as_a_restart(tmp_path: Path) -> No
     result = derive(lab.directory.load())
     assert result["restarts"] == 10 + 1
     assert result["downtime_s"] > sum(trial.downtime_s or 0.0 for trial in lab.after)
+
+
+def test_how_much_an_arm_takes_at_once_is_recorded_and_told(tmp_path: Path) -> None:
+    limits = {
+        "off": ServerLimits(max_running_requests=181, kv_tokens=638_839),
+        "d4": ServerLimits(max_running_requests=48, kv_tokens=338_982),
+        "d8": ServerLimits(max_running_requests=3),
+    }
+    lab = Lab(tmp_path / "run", FakeWorld(truth_tok_s=speed, limits=limits))
+    lab.sweep().run()
+    record = lab.directory.load()
+    assert {trial.trial.arm.name: trial.trial.limits for trial in record.trials} == limits
+    result = derive(record)
+    assert [arm["limits"] for arm in result["arms"]] == [
+        {"max_running_requests": 181, "kv_tokens": 638_839},
+        {"max_running_requests": 48, "kv_tokens": 338_982},
+        {"max_running_requests": 3, "kv_tokens": None},
+    ]
+    assert result["trials"][0]["limits"]["max_running_requests"] == 181
+    told = [warning for warning in result["warnings"] if "requests at once" in warning]
+    assert told == [
+        "depth 4 runs at most 48 requests at once, the baseline 181",
+        "depth 8 runs at most 3 requests at once, the baseline 181; with 4 at once the queue is measured, too",
+    ]
+
+
+def test_arms_that_take_the_same_are_told_together_and_an_engine_that_says_nothing_not_at_all(
+    tmp_path: Path,
+) -> None:
+    limits = {"off": ServerLimits(max_running_requests=2), "d4": ServerLimits(max_running_requests=2)}
+    lab = Lab(tmp_path / "run", FakeWorld(truth_tok_s=speed, limits=limits))
+    lab.sweep().run()
+    result = derive(lab.directory.load())
+    assert result["arms"][2]["limits"] is None
+    assert [w for w in result["warnings"] if "at once" in w] == [
+        "off and depth 4 run at most 2 requests at once; with 4 at once the queue is measured, too"
+    ]
+
+
+def test_the_log_tells_where_the_server_does_not(tmp_path: Path) -> None:
+    world = FakeWorld(truth_tok_s=speed, found=FitFigures(kv_tokens=900, max_running_requests=7))
+    lab = Lab(tmp_path / "run", world)
+    lab.sweep().run()
+    record = lab.directory.load()
+    assert derive(record)["arms"][0]["limits"] == {"max_running_requests": 7, "kv_tokens": 900}
+    old = dataclasses.replace(record.trials[0].trial, limits=None, figures=None)
+    bare = encode_document(old).replace(b'"limits": null', b'"before": null')
+    assert decode(bare, Trial) == old

@@ -115,6 +115,19 @@ class SpeculationState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ServerLimits:
+    """How much a running server takes at once, by its own word. None where the engine does not say.
+
+    Attributes:
+        max_running_requests: Requests that it works on at once; more wait in its queue.
+        kv_tokens: Tokens in its KV pool.
+    """
+
+    max_running_requests: int | None = None
+    kv_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Counters:
     """An engine's cumulative counters at one moment. None where it does not expose them."""
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 from draftmark.model.arms import Arm
 from draftmark.model.fit import FitFigures
 from draftmark.model.measurement import ClientHealth
-from draftmark.model.server import Counters, Evidence, SpeculationState, StopReport
+from draftmark.model.server import Counters, Evidence, ServerLimits, SpeculationState, StopReport
 
 
 class TrialStatus(StrEnum):
@@ -39,6 +39,7 @@ class Trial:
         command: The command line that ran, secrets redacted.
         speculation: By the server's own word.
         figures: What it had of the memory, by its own log.
+        limits: How much it takes at once, by its own word; None in records of before it was asked.
         stop: How the stop went.
         requests: Number of request records written; tells a cut file apart.
         counters: Per axis (`copy@1`): engine counters over that measurement, as differences.
@@ -59,6 +60,7 @@ class Trial:
     command: tuple[str, ...] = ()
     speculation: SpeculationState | None = None
     figures: FitFigures | None = None
+    limits: ServerLimits | None = None
     stop: StopReport | None = None
     requests: int = 0
     counters: dict[str, Counters] = field(default_factory=dict)

@@ -66,6 +66,8 @@ def _arms(view: ResultView) -> Markup | None:
         Column("Start,\u00a0s", number=True),
         Column("Trials", number=True),
     ]
+    if view.limited:
+        columns += [Column("Requests at\u00a0once", number=True), Column("KV tokens", number=True)]
     fits = any(arm.fit for arm in view.arms)
     if fits:
         columns.append(Column("Memory"))
@@ -91,6 +93,8 @@ def _arms(view: ResultView) -> Markup | None:
             figures.seconds(arm.start_s),
             " ".join(f"{trial:g}" for trial in arm.trials) or figures.UNKNOWN,
         ]
+        if view.limited:
+            row += [figures.count(arm.max_running), figures.count(arm.kv_tokens)]
         rows.append([*row, arm.fit or figures.UNKNOWN] if fits else row)
     return section("arms", "Arms", table("Arms and what became of them", columns, rows), _unmeasured(view))
 
@@ -117,7 +121,7 @@ def _unmeasured(view: ResultView) -> Markup | None:
 def _trials(view: ResultView) -> Markup | None:
     if not view.trials:
         return section("trials", "Trials", tag("p", "No trial was started yet.", class_="lede"))
-    rows = []
+    rows: list[Sequence[Node]] = []
     for trial in view.trials:
         reasons = list(dict.fromkeys([*([trial.because] if trial.because else []), *trial.disturbed]))
         stop = " ".join(part for part in (trial.stop, figures.seconds(trial.stop_s) + " s") if part)
@@ -132,6 +136,7 @@ def _trials(view: ResultView) -> Markup | None:
                 figures.seconds(trial.measure_s),
                 stop if trial.stop_s is not None else trial.stop or figures.UNKNOWN,
                 figures.seconds(trial.total_s),
+                *([figures.count(trial.max_running)] if view.limited else []),
                 "; ".join(reasons),
             )
         )
@@ -145,6 +150,7 @@ def _trials(view: ResultView) -> Markup | None:
         Column("Measure,\u00a0s", number=True),
         Column("Stop"),
         Column("Total,\u00a0s", number=True),
+        *([Column("Requests at\u00a0once", number=True)] if view.limited else []),
         Column("Notes", prose=True),
     )
     return section("trials", "Trials", table("Trials in the order they ran", columns, rows))

@@ -76,7 +76,8 @@ def _table(view: ResultView) -> str | None:
     axes = [axis for axis in view.shown_axes if any(figure_on(arm, axis) for arm in view.measured)]
     if not axes:
         return None
-    rows = [["arm", *(axis_title(axis) for axis in axes), "accept length"]]
+    limited = ["requests at once"] if view.limited else []
+    rows = [["arm", *(axis_title(axis) for axis in axes), "accept length", *limited]]
     for arm in view.measured:
         cells = [arm.label]
         for axis in axes:
@@ -86,7 +87,7 @@ def _table(view: ResultView) -> str | None:
                 "baseline" if arm.name == view.baseline else against_baseline(figure.ratio if figure else None)
             )
             cells.append(f"{figures.rate(figure.tok_s)}, {against}{mark}" if figure else figures.UNKNOWN)
-        rows.append([*cells, figures.length(arm.accept_len)])
+        rows.append([*cells, figures.length(arm.accept_len), *(figures.count(arm.max_running) for _ in limited)])
     return "\n".join(
         [*_grid(rows), "", f"tok/s and ratio to the baseline (interval); ✔ choice, = {text(tie_rule(view))}"]
     )

@@ -109,6 +109,8 @@ def _arm(entry: Document) -> ArmView:
         start_s=number(entry, "start_s"),
         trials=tuple(numbers(entry, "trials")),
         axes={visible(str(axis)): _figure(mapping(axes, axis)) for axis in axes},
+        max_running=number(mapping(entry, "limits"), "max_running_requests"),
+        kv_tokens=number(mapping(entry, "limits"), "kv_tokens"),
     )
 
 
@@ -190,6 +192,7 @@ def _trial(entry: Document) -> TrialView:
         stop_s=number(entry, "stop_s"),
         disturbed=texts(entry, "disturbed"),
         death=_death(mapping(entry, "why")),
+        max_running=number(mapping(entry, "limits"), "max_running_requests"),
     )
 
 

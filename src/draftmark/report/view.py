@@ -52,7 +52,12 @@ NOTHING = Figure()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmView:
-    """One configuration and what became of it. `status` is None while it waits for its first trial."""
+    """One configuration and what became of it. `status` is None while it waits for its first trial.
+
+    Attributes:
+        max_running: Requests that it takes at once; None where its engine does not say.
+        kv_tokens: Tokens in its KV pool, likewise.
+    """
 
     name: str
     depth: float | None
@@ -68,6 +73,8 @@ class ArmView:
     start_s: float | None
     trials: tuple[float, ...]
     axes: Mapping[str, Figure]
+    max_running: float | None = None
+    kv_tokens: float | None = None
 
     @property
     def measured(self) -> bool:
@@ -138,6 +145,7 @@ class TrialView:
     stop_s: float | None
     disturbed: tuple[str, ...]
     death: DeathView | None = None
+    max_running: float | None = None
 
     @property
     def counts(self) -> bool:
@@ -192,6 +200,11 @@ class ResultView:
     def measured(self) -> tuple[ArmView, ...]:
         """Arms with figures."""
         return tuple(arm for arm in self.arms if arm.measured)
+
+    @property
+    def limited(self) -> bool:
+        """Whether it is known of any arm how much it takes at once."""
+        return any(arm.max_running is not None or arm.kv_tokens is not None for arm in self.arms)
 
     @property
     def unmeasured(self) -> tuple[ArmView, ...]:

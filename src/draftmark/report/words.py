@@ -180,6 +180,7 @@ def glossary(result: ResultView) -> tuple[tuple[str, str], ...]:
             "Output tokens per pass of the model, rounds without a draft included. It bounds the gain; "
             "accept length does not when many rounds have no draft.",
         ),
+        *_limits(result),
         (
             "tok/s",
             "For one request: the decode speed of that request. For more: the output of all requests together.",
@@ -192,5 +193,17 @@ def glossary(result: ResultView) -> tuple[tuple[str, str], ...]:
             "Void, disturbed",
             "A void trial counts nowhere: the server restarted, the client lagged, or foreign load was seen. "
             "In a trial that was disturbed in part, the measurements that are named count nowhere.",
+        ),
+    )
+
+
+def _limits(result: ResultView) -> tuple[tuple[str, str], ...]:
+    if not result.limited:
+        return ()
+    return (
+        (
+            "Requests at once",
+            "How many requests the server works on at a time, by its own word. What is sent beyond that waits, and "
+            "the figures are then of the queue as well.",
         ),
     )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from draftmark.errors import UsageError
-from draftmark.model import Arm, Health
+from draftmark.model import Arm, Health, ServerLimits
 from draftmark.ports import Engine
 
 
@@ -121,4 +121,5 @@ class EngineContract:
         assert client.counters().output_tokens is None
         assert client.activity().running is None
         assert client.speculation().on is None
+        assert client.limits() == ServerLimits()
         client.fresh()

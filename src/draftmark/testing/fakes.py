@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +29,7 @@ from draftmark.model import (
     Identity,
     Refusal,
     RequestRecord,
+    ServerLimits,
     SpeculationState,
     StopOutcome,
     StopReport,
@@ -84,6 +85,7 @@ class FakeWorld:
         back_at: How the wait for a lost host ends: None, or the error that it raises.
         fits: What the engine predicts of memory.
         found: What every server's log says of its memory.
+        limits: What a server says that it takes at once, by the arm's name.
         events: Everything that was done: `start d4`, `measure copy@1`, `stop`, ….
     """
 
@@ -102,6 +104,7 @@ class FakeWorld:
     back_at: DraftmarkError | None = None
     fits: Fit | None = None
     found: FitFigures | None = None
+    limits: Mapping[str, ServerLimits] = field(default_factory=dict)
     accept: float = 0.5
     seed: int = 1
     clock: FakeClock = field(default_factory=FakeClock)
@@ -240,6 +243,10 @@ class FakeClient:
         on = arm is not None and arm.depth > 0 and arm.name not in self._world.silent_off
         self._world.events.append("verify")
         return SpeculationState(on=on, depth=None, source="fake")
+
+    def limits(self) -> ServerLimits:
+        """As the world says."""
+        return self._world.limits.get(self._world.running.name if self._world.running else "", ServerLimits())
 
     def counters(self) -> Counters:
         """As the fake load left them."""

@@ -11,6 +11,7 @@ from draftmark.load.measurement import measure
 from draftmark.model import Arm, Measurement, Trial, TrialStatus
 from draftmark.run.records import RunInfo, RunRecord, TrialRecord
 from draftmark.tune import deaths
+from draftmark.tune.capacity import capacity_warnings, limits_document, limits_of, limits_of_arm
 from draftmark.tune.decide import Conclusion, Observation, conclude, decide
 from draftmark.tune.fitting import compared
 from draftmark.tune.verdicts import AxisDecision, Interval
@@ -235,6 +236,7 @@ def _arm(
         "throughput": _overall(arm, info, decisions, max(info.concurrency)),
         **_acceptance(drafting),
         "fit": _fit(arm, info, own),
+        "limits": limits_document(limits_of_arm(arm, own)),
         "start_s": _round(median(starts)) if (starts := [t.start_s for t in own if t.start_s]) else None,
         "trials": [t.number for t in own],
         "axes": axes,
@@ -337,6 +339,7 @@ def _trial(t: Trial, info: RunInfo, measured: Measured) -> dict[str, Any]:
         "status": t.status.value,
         "because": t.because,
         "at_s": _round(_seconds(info.started_at, t.started_at)),
+        "limits": limits_document(limits_of(t)),
         "start_s": t.start_s,
         "measure_s": _round(sum(m.duration_s for m in measured.values())) if measured else None,
         "total_s": t.total_s,
@@ -374,6 +377,7 @@ def _warnings(record: RunRecord, decisions: Sequence[AxisDecision]) -> list[str]
     if given_up is not None:
         found.append(f"stopped early: {given_up.detail.get('because')}")
     found.extend(_surprises(record))
+    found.extend(capacity_warnings(record.info, [r.trial for r in record.trials]))
     found.extend(deaths.untold(record))
     killed = [r.trial.directory for r in record.trials if r.trial.stop and r.trial.stop.outcome == "killed"]
     if killed:

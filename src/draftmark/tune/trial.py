@@ -18,6 +18,7 @@ from draftmark.model import (
     FitFigures,
     Foreign,
     RequestRecord,
+    ServerLimits,
     SpeculationState,
     StopReport,
     Trial,
@@ -140,6 +141,7 @@ class _Notes:
     start_s: float | None = None
     speculation: SpeculationState | None = None
     figures: FitFigures | None = None
+    limits: ServerLimits | None = None
     stop: StopReport | None = None
     counters: dict[str, Counters] = field(default_factory=dict)
     client: dict[str, ClientHealth] = field(default_factory=dict)
@@ -254,6 +256,7 @@ class TrialRunner:
             command=self.redactor.command(command),
             speculation=notes.speculation,
             figures=notes.figures,
+            limits=notes.limits,
             stop=notes.stop,
             requests=writer.written,
             counters=notes.counters,
@@ -323,6 +326,7 @@ class TrialRunner:
         lines = log_lines(writer.log)
         notes.figures = self.engine.fit_figures(lines)
         notes.speculation = state = client.speculation()
+        notes.limits = client.limits()
         runs = [c for c in self.supervisor.commands() if self.engine.recognises(c)]
         wanted = self.engine.arm(self.engine.with_arm(self.supervisor.original, arm))
         if runs and (ran := self.engine.arm(runs[-1])) != wanted:

@@ -14,7 +14,7 @@ from draftmark.engines.detect import detect
 from draftmark.engines.sglang.client import SglangClient
 from draftmark.engines.sglang.engine import SGLang
 from draftmark.errors import StartError
-from draftmark.model import Counters, Health
+from draftmark.model import Counters, Health, ServerLimits
 
 CAPTURES = Path(__file__).parents[4] / "shared" / "captures" / "sglang-h200"
 captured = pytest.mark.skipif(not CAPTURES.is_dir(), reason="the captures lie beside the checkout, in ../shared")
@@ -91,7 +91,7 @@ def test_real_server_info(
     state = client.speculation()
     assert (state.on, state.depth) == (on, depth)
     assert client.version() == "0.5.17"
-    assert client.max_running_requests() == running
+    assert client.limits().max_running_requests == running
     found = client.accept_len()
     assert found is None if accept_len is None else found == pytest.approx(accept_len, abs=1e-4)
 
@@ -206,9 +206,9 @@ def test_ranks_are_added_up(server: Server) -> None:
     one = {"effective_max_running_requests_per_dp": 20}
     client = SglangClient(server.url)
     server.says("/server_info", {"internal_states": [one, one]})
-    assert client.max_running_requests() == 40
+    assert client.limits().max_running_requests == 40
     server.says("/server_info", {"internal_states": [one, {}]})
-    assert client.max_running_requests() is None
+    assert client.limits() == ServerLimits()
 
 
 METRICS = """

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from draftmark.engines.http import Reply, call
 from draftmark.engines.prometheus import total
 from draftmark.errors import StartError
-from draftmark.model import Activity, Counters, Health, SpeculationState
+from draftmark.model import Activity, Counters, Health, ServerLimits, SpeculationState
 
 _LARGEST = 2**53  # up to here a sample, which is a float, counts exactly
 
@@ -53,6 +53,12 @@ class LlamaServerClient:
         flags = [slot.get("speculative") for slot in slots if isinstance(slot, dict)]
         known = [flag for flag in flags if isinstance(flag, bool)]
         return SpeculationState(on=all(known) if known else None, depth=None, source="GET /slots")
+
+    def limits(self) -> ServerLimits:
+        """Its slots. Their contexts may share one cache, which no endpoint tells."""
+        slots = _document(self._call("/slots"))
+        known = isinstance(slots, list) and bool(slots)
+        return ServerLimits(max_running_requests=len(slots) if known and isinstance(slots, list) else None)
 
     def counters(self) -> Counters:
         """From /metrics, which is off unless the server was started with --metrics."""

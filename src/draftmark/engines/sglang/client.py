@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from draftmark.engines.http import Reply, call
 from draftmark.engines.prometheus import total
 from draftmark.errors import StartError
-from draftmark.model import Activity, Counters, Health, SpeculationState
+from draftmark.model import Activity, Counters, Health, ServerLimits, SpeculationState
 
 _LARGEST = 2**53  # up to here a sample, which is a float, counts exactly
 _HEALTH_S = 22.0  # it generates a token, and gives itself 20 s for that
@@ -89,11 +89,14 @@ class SglangClient:
                 return _speculation(state, source)
         return _speculation(info, source)
 
-    def max_running_requests(self) -> int | None:
-        """Requests that it really runs at once, over all ranks; at its top /server_info has what was asked for."""
+    def limits(self) -> ServerLimits:
+        """Over all ranks, as its schedulers have them; at its top /server_info has what was asked for."""
         states = _internal_states(self.info() or {})
-        counts = [_whole(state.get("effective_max_running_requests_per_dp")) for state in states]
-        return sum(each for each in counts if each is not None) if counts and None not in counts else None
+        memory = [state.get("memory_usage") for state in states]
+        return ServerLimits(
+            max_running_requests=_sum([_whole(s.get("effective_max_running_requests_per_dp")) for s in states]),
+            kv_tokens=_sum([_whole(m.get("token_capacity")) if isinstance(m, dict) else None for m in memory]),
+        )
 
     def accept_len(self) -> float | None:
         """Tokens gained per round, over all ranks' requests since the start or the last `fresh`."""
