@@ -3,6 +3,7 @@
 DraftmarkError                 (exit status)
 ├── UsageError                  2   wrong words: flags, references, paths, prompt files
 │   └── BadInputError           2   a file or directory handed over cannot be used
+│       └── UnknownArchitectureError 2   a model of a kind that is not known (engines.model_config)
 ├── RefusedError               30   doing it would not be safe, or could mean nothing
 │   ├── MeasuringError         30   a measurement runs: nothing may stop the service under it
 │   └── BusyError              30   requests are in flight: a stop would cut them
