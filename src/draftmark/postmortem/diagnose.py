@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from draftmark.postmortem.afterwards import afterwards
 from draftmark.postmortem.claims import Claim, unique
 from draftmark.postmortem.ending import Ending
 from draftmark.postmortem.events import Event
@@ -82,6 +83,7 @@ def diagnose(
         engine_version=scene.engine_version,
         root_elsewhere=claim.root_elsewhere,
         died=_died(scene, claim, judgement.ending),
+        afterwards=afterwards(scene, claim),
         examined=scene.examined,
     )
 

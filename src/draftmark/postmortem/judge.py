@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from draftmark.postmortem.afterwards import runs_now
 from draftmark.postmortem.claims import Claim
 from draftmark.postmortem.ending import Ending, read_ending
 from draftmark.postmortem.model import Confidence
@@ -46,7 +47,7 @@ def judge(scene: Scene) -> Judgement:
     silent = list(quiet.claims(scene, ending))
     every = [*killers, *hardware, *supervised, *own, *silent]
     chosen = _choose(killers, hardware, supervised, own, silent, ending.result)
-    return Judgement(chosen, tuple(c for c in every if c is not chosen), ending)
+    return Judgement(runs_now(scene, chosen), tuple(c for c in every if c is not chosen), ending)
 
 
 def _choose(

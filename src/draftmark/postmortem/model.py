@@ -187,6 +187,7 @@ class Verdict:
         engine: `sglang`, `vllm`, `llama.cpp`, …; None when nothing tells.
         root_elsewhere: Where the first failure lies when it is in a log that was not handed over.
         died: Whether the service is gone; None when nothing tells.
+        afterwards: What became of it then, where its supervisor's record tells: `runs again since …`.
     """
 
     cause: str
@@ -205,4 +206,5 @@ class Verdict:
     engine_version: str | None = None
     root_elsewhere: str | None = None
     died: bool | None = None
+    afterwards: str | None = None
     examined: tuple[str, ...] = field(default=())

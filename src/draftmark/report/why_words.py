@@ -78,6 +78,8 @@ def state(verdict: Verdict) -> str | None:
     """Whether the service is gone, where that is not what one expects of the cause."""
     if verdict.cause in HEALTHY or verdict.died is None:
         return None
+    if verdict.afterwards:
+        return f"died, and {verdict.afterwards}"
     return "the service is gone" if verdict.died else "the service still runs"
 
 
