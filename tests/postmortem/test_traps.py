@@ -209,3 +209,16 @@ def test_what_systemd_does_afterwards_is_no_evidence() -> None:
         "Main process exited, code=exited, status=1/FAILURE",
         "Failed with result 'exit-code'.",
     ]
+
+
+def test_a_main_process_that_is_gone_without_a_word_is_not_called_running() -> None:
+    tracker = (
+        "/usr/lib/python3.12/multiprocessing/resource_tracker.py:254: UserWarning: resource_tracker: There appear to "
+        "be 1 leaked semaphore objects to clean up at shutdown",
+        "  warnings.warn('resource_tracker: There appear to be %d '",
+    )
+    warned = "torch ulimit: Found ulimit of 1024 and failed to automatically increase"
+    found = verdict(log(*SERVED, warned, *tracker))
+    assert found.cause == "unsettled"
+    assert "resource tracker" in found.summary
+    assert verdict(log(*SERVED, *TIDY, *tracker)).cause == "healthy-exit"

@@ -375,6 +375,8 @@ def _running(scene: Scene, ending: Ending) -> Iterator[Claim]:
     """Nothing died."""
     if (ending.known and not ending.running) or ending.asked or ending.restarted:
         return
+    if not ending.running and _cleaned_up(scene):
+        return
     traffic = [e for s in scene.servers for e in s.events if e.role in ("traffic", "ready")]
     noise = scene.events("noise")
     survived = [f for f in scene.faults if f.survived]
@@ -403,8 +405,18 @@ def _blind(scene: Scene) -> bool:
     )
 
 
+def _cleaned_up(scene: Scene) -> list[Line]:
+    """Python's resource tracker outlives the main process: its words at the end say that the process is gone."""
+    return [s.events[-1].line for s in scene.servers if s.events and s.events[-1].role == "cleaned-up"]
+
+
 def _just_stops(scene: Scene) -> str:
     """The sentence for a log that says nothing about an end."""
+    if _cleaned_up(scene):
+        return (
+            "The main process ended without a word, as it does at SIGKILL: Python's resource tracker cleaned up after "
+            "it. By whom or why is in no line that was read."
+        )
     if any(event.role == "traffic" for stream in scene.servers for event in stream.events[-3:]):
         return (
             "The log ends in ordinary service. If the server is gone, it was killed from outside or the host went "
@@ -436,7 +448,7 @@ def _stopped_log(scene: Scene, ending: Ending) -> Iterator[Claim]:
         cause="unsettled",
         confidence=Confidence.UNSETTLED,
         summary=_just_stops(scene),
-        lines=unique(last),
+        lines=unique([*_cleaned_up(scene), *last]),
         phase=last_phase(scene),
         died=None,
     )
