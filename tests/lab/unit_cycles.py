@@ -35,7 +35,7 @@ from .llm_unit import UNIT, LlmLab
 from .root import CHECKOUT
 
 _GAP_S = 1.2
-_LONGEST = 12  # tokens
+_SHORTEST, _LONGEST = 8, 24  # tokens: long enough to be met by a look over SSH
 _TAKEN = "processing task"
 _DONE = "stop processing"
 _SHOWN = 16
@@ -90,7 +90,7 @@ class ForeignClient:
 
     def _live(self) -> None:
         while not self._over.is_set():
-            self._ask(self._chance.randint(1, _LONGEST))
+            self._ask(self._chance.randint(_SHORTEST, _LONGEST))
             self._over.wait(self._chance.uniform(0.0, _GAP_S))
 
     def _ask(self, tokens: int) -> None:

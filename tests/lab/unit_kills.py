@@ -22,7 +22,7 @@ BEGIN_S = LEASE_S + PERIOD_S
 _SLACK_S = 1.0  # timers and processes of a machine with two busy cores
 _STILL_S = 30.0  # a command that ran, and the unit's own stop and start
 OPTIONS = ("--lease", str(LEASE_S))
-_TRIES = 4
+_TRIES = 12
 # Of what a killed `open` leaves nothing concerns the unit, and the next Draftmark takes it away.
 _HALF_OPEN = "run/draftmark"
 

@@ -213,8 +213,8 @@ def test_what_systemd_does_afterwards_is_no_evidence() -> None:
 
 def test_a_main_process_that_is_gone_without_a_word_is_not_called_running() -> None:
     tracker = (
-        "/usr/lib/python3.12/multiprocessing/resource_tracker.py:254: UserWarning: resource_tracker: There appear to "
-        "be 1 leaked semaphore objects to clean up at shutdown",
+        "/usr/lib/python3.12/multiprocessing/resource_tracker.py:254: UserWarning: resource_tracker: There appear "
+        "to be 1 leaked semaphore objects to clean up at shutdown",
         "  warnings.warn('resource_tracker: There appear to be %d '",
     )
     warned = "torch ulimit: Found ulimit of 1024 and failed to automatically increase"

@@ -414,8 +414,8 @@ def _just_stops(scene: Scene) -> str:
     """The sentence for a log that says nothing about an end."""
     if _cleaned_up(scene):
         return (
-            "The main process ended without a word, as it does at SIGKILL: Python's resource tracker cleaned up after "
-            "it. By whom or why is in no line that was read."
+            "The main process ended without a word, as it does at SIGKILL: Python's resource tracker cleaned up "
+            "after it. By whom or why is in no line that was read."
         )
     if any(event.role == "traffic" for stream in scene.servers for event in stream.events[-3:]):
         return (
