@@ -104,4 +104,9 @@ def _of_namespace(namespace: Path) -> list[str]:
 
 
 def _groups(holder: int) -> list[Path]:
-    return [g for family in cgroups.TOP.glob(f"**/{cgroups.FAMILY}") for g in family.glob(f"{holder}-*")]
+    """Its groups; other labs' come and go meanwhile."""
+    while True:
+        try:
+            return [g for family in cgroups.TOP.glob(f"**/{cgroups.FAMILY}") for g in family.glob(f"{holder}-*")]
+        except FileNotFoundError:
+            continue

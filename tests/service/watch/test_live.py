@@ -72,7 +72,7 @@ CASES = {
         served("serve", "EnvironmentFile=/opt/none"), ("config-invalid", "unsettled"), ("resources",)
     ),
     "other-user": Case(
-        served("abort", f"User={USER}\nProtectSystem=strict\nPrivateTmp=yes\nNoNewPrivileges=yes\nLimitCORE=0"),
+        served("abort", f"User={USER}\nProtectSystem=strict\nNoNewPrivileges=yes\nLimitCORE=0"),
         ("segfault-or-abort",),
         ("signal", "core-dump"),
     ),
