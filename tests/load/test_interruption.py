@@ -72,8 +72,8 @@ def raising_handler(signum: int, error: BaseException) -> Iterator[None]:
         raise error
 
     before = signal.signal(signum, handler)
-    # What a handler raises inside a collector's callback is swallowed by Python. With the heap of a whole test session
-    # a collection takes so long that the signal would meet one.
+    # What a handler raises inside a collector's callback is swallowed by Python. With the heap of a whole test
+    # session a collection takes so long that the signal would meet one.
     gc.disable()
     try:
         yield
