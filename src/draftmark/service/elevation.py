@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from draftmark.errors import RefusedError
 from draftmark.ports import Completed, Host, Stream
-from draftmark.service.local import _SETTINGS
+from draftmark.service.local import SETTINGS
 from draftmark.service.reading import contents, read_command
 
 _SUDO = ("sudo", "-n", "--")
@@ -140,7 +140,7 @@ class SudoHost:
         if not self._may_run_anything():
             return (*_SUDO, *argv)
         # sudo takes most variables away
-        settings = (f"{name}={value}" for name, value in _SETTINGS.items())
+        settings = (f"{name}={value}" for name, value in SETTINGS.items())
         limit = str(math.ceil(seconds) + _SPARE_S)
         return (*_SUDO, "env", *settings, "timeout", "-s", "KILL", limit, *argv)
 

@@ -19,7 +19,7 @@ from draftmark.ports import Completed
 _CHUNK = 1 << 18
 _STDERR_LIMIT = 1 << 16
 _REAP_S = 2.0
-_SETTINGS = {
+SETTINGS = {
     "LC_ALL": "C",
     "TZ": "UTC",  # stamps without a zone, as of systemctl and dmesg, are then in UTC
     "SYSTEMD_PAGER": "",
@@ -102,7 +102,7 @@ class LocalStream:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 bufsize=0,
-                env={**os.environ, **_SETTINGS},
+                env={**os.environ, **SETTINGS},
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:  # ValueError: a NUL byte in a word

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from draftmark.errors import HostError, UsageError
 from draftmark.ports import Completed
-from draftmark.service.local import _SETTINGS
+from draftmark.service.local import SETTINGS
 from draftmark.service.reading import contents, read_command
 from draftmark.service.ssh_destination import Destination, parse_destination
 from draftmark.service.ssh_loop import LoopThread
@@ -88,7 +88,7 @@ class SshHost:
             on_wait=on_wait,
         )
         link = Link(target, settings)
-        host = cls(target, LoopThread(str(target)), link, Runner(link, _SETTINGS))
+        host = cls(target, LoopThread(str(target)), link, Runner(link, SETTINGS))
         try:
             host._thread.call(link.connect())
             host._is_root = host.run(["id", "-u"]).stdout.strip() == b"0"

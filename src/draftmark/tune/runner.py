@@ -84,7 +84,7 @@ class Sweep:
         try:
             if left:
                 self._vacate()
-                self._trials(left, gone)
+                self._trials(left, gone, _slowest(past, info.baseline))
             kept = self._keep(vacant=bool(left))
             hurry = False
         except DraftmarkError:
@@ -111,13 +111,16 @@ class Sweep:
             detail: dict[str, object] = {"outcome": report.outcome, "seconds": round(report.seconds, 3)}
             self.journal.write("vacated", detail={**detail, "waited_s": report.waited_s, "because": report.because})
 
-    def _trials(self, left: Sequence[Slot], gone: set[str]) -> None:
+    def _trials(self, left: Sequence[Slot], gone: set[str], baseline_start_s: float | None) -> None:
         void_in_a_row = 0
+        own = self.directory.info.baseline
         for slot in left:
             # An arm that did not start is not retried: it would only cost another restart.
             if slot.arm.name in gone:
                 continue
-            trial = self._one(slot)
+            trial = self._one(slot, baseline_start_s)
+            if trial.arm == own and trial.start_s is not None:
+                baseline_start_s = max(trial.start_s, baseline_start_s or 0.0)
             self.after(trial)
             if trial.status is TrialStatus.DID_NOT_START:
                 self._must_start(trial)
@@ -173,11 +176,15 @@ class Sweep:
             return ()
         return (f"{why.cause} ({why.confidence}): {why.summary}",)
 
-    def _one(self, slot: Slot) -> Trial:
+    def _one(self, slot: Slot, baseline_start_s: float | None) -> Trial:
         writer = self.directory.trial(f"{slot.number:02d}-{slot.arm.name}")
-        own = (r.trial for r in self.directory.load().trials if r.trial.arm == self.directory.info.baseline)
-        slowest = max((trial.start_s for trial in own if trial.start_s is not None), default=None)
-        return self.trials.run(slot, writer, baseline_start_s=slowest)
+        return self.trials.run(slot, writer, baseline_start_s=baseline_start_s)
+
+
+def _slowest(trials: Sequence[Trial], baseline: Arm) -> float | None:
+    """Seconds of the baseline's slowest start so far."""
+    starts = (trial.start_s for trial in trials if trial.arm == baseline)
+    return max((start_s for start_s in starts if start_s is not None), default=None)
 
 
 def _disturbed(trial: Trial) -> bool:

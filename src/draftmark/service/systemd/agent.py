@@ -50,6 +50,11 @@ class Answer:
         """The last value of `key`."""
         return next((value for name, value in reversed(self.values) if name == key), default)
 
+    def number(self, key: str) -> int | None:
+        """The last value of `key`; None where it is no whole number."""
+        text = self.get(key)
+        return int(text) if text.removeprefix("-").isdecimal() else None
+
     def all(self, key: str) -> tuple[str, ...]:
         """Every value of `key`."""
         return tuple(value for name, value in self.values if name == key)

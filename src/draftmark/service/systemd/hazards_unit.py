@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from draftmark.service.systemd.dropin import TRIAL
 from draftmark.service.systemd.hazard import Hazard, Seen, Severity
 from draftmark.service.systemd.timespan import span
 from draftmark.service.systemd.unitfile import Unit
 
-OURS = ("zz-draftmark.conf", "zz-draftmark.trial.conf", "zz-draftmark-watch.conf")
+OURS = ("zz-draftmark.conf", TRIAL, "zz-draftmark-watch.conf")
 """File names of Draftmark's drop-ins."""
-
-_TRIAL = "zz-draftmark.trial.conf"
 
 
 def _states(seen: Seen) -> Iterator[Hazard]:
@@ -96,7 +95,7 @@ def _drop_ins(seen: Seen) -> Iterator[Hazard]:
         if name in OURS:
             continue
         lines = [line for line in Unit.parse([file]).assignments if line.key == "ExecStart"]
-        if name > _TRIAL:
+        if name > TRIAL:
             yield Hazard(
                 "drop-in-after",
                 "another drop-in is read after Draftmark's and may take its settings back",

@@ -60,8 +60,8 @@ def hold_of(unit: str, *, user_scope: bool, hosts: tuple[Host, ...]) -> Hold | N
             holder=Holder.of(line),
             gone=is_gone(line),
             measuring=_measuring(host, state) if state else "",
-            last_sign_s=_number(answer.get("last_sign_s")) if line else None,
-            lease_s=_number(answer.get("lease_s")) if line else None,
+            last_sign_s=answer.number("last_sign_s") if line else None,
+            lease_s=answer.number("lease_s") if line else None,
             trial=trial,
         )
     return None
@@ -72,7 +72,3 @@ def _measuring(host: Host, state: str) -> str:
         return host.read(f"{state}/measuring", 100).decode("ascii", "replace").strip()
     except OSError:
         return ""
-
-
-def _number(text: str) -> int | None:
-    return int(text) if text.isdecimal() else None

@@ -260,8 +260,8 @@ class Lease:
             gate=answer.get("gate"),
             active=answer.get("active"),
             result=answer.get("result"),
-            code=_number(answer.get("code")),
-            status=_number(answer.get("status")),
+            code=answer.number("code"),
+            status=answer.number("status"),
             killed_by_timeout=bool(timeouts) or answer.get("result") == "timeout",
             kills=(*timeouts, *answer.all("killed")),
             invocation=answer.get("invocation"),
@@ -379,7 +379,3 @@ class Lease:
                     self._last_s, self._last_at, self._trouble = began, wall_time(), None
                 elif answer.code is Code.LOST and not self._ended.is_set():
                     self._lose()
-
-
-def _number(text: str) -> int | None:
-    return int(text) if text.lstrip("-").isdigit() else None

@@ -10,6 +10,7 @@ from draftmark.errors import UnrestoredError
 from draftmark.ports import Host
 
 from .agent import Answer, Code, call_sent
+from .dropin import TRIAL
 from .holder import held_error, is_gone, measuring_error
 
 RESTORE_S = 1800.0
@@ -127,7 +128,7 @@ def report(unit: str, user_scope: bool, answer: Answer) -> RestoreReport:
         raise UnrestoredError(
             f"{unit} could not be put back in full",
             evidence=answer.evidence,
-            next_step=f"draftmark restore unit:{unit}; or by hand: remove zz-draftmark.trial.conf below "
+            next_step=f"draftmark restore unit:{unit}; or by hand: remove {TRIAL} below "
             f"`{systemctl} show -p DropInPaths {unit}`, then `{systemctl} daemon-reload` and "
             f"`{systemctl} restart {unit}`",
         )
