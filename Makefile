@@ -1,6 +1,7 @@
 # Two commands set everything up on a fresh machine with Python 3.11+, git and make:
 #   make tune    installs Draftmark, fetches a real engine and a small real model, and tunes it
 #   make test    installs what the tests need, and runs them
+#   make explore after them: the property tests with examples that were never tried; a failure prints how to repeat it
 #   make score   after one of them: names the causes of labelled deaths, and counts (CORPUS=DIR, ARGS=--all)
 
 PYTHON ?= python3
@@ -9,7 +10,7 @@ BIN := $(VENV)/bin
 ARGS ?=
 CORPUS ?= ../shared/corpus
 
-.PHONY: tune test check format bench score clean
+.PHONY: tune test explore check format bench score clean
 
 # Exit status 10 says that something better was found; here that is a success.
 tune: $(VENV)/.installed
@@ -17,6 +18,9 @@ tune: $(VENV)/.installed
 
 test: check
 	$(BIN)/python tests/coverage_gate.py
+
+explore: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -m hypothesis --hypothesis-profile explore --numprocesses 2 $(ARGS)
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check src tests bench

@@ -4,6 +4,13 @@ from __future__ import annotations
 
 import signal
 
+from hypothesis import settings
+
+# The gate tries the same examples each time: a change is judged by itself, not by luck. `make explore` tries new ones.
+settings.register_profile("repeatable", derandomize=True)
+settings.register_profile("explore", deadline=None, print_blob=True)
+settings.load_profile("repeatable")
+
 # A run in the background (`make test &`, some CI) has SIGINT ignored, and hands that down: tests of Ctrl-C would
 # wait for what never comes.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

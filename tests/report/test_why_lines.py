@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
@@ -73,6 +73,8 @@ def test_figures_and_quotes_of_the_summary_count() -> None:
 
 
 @given(st.text(max_size=300), st.integers(10, 120))
+@example("0000\x1f\x1f000⺀🌀", 10)
+@example("e\u0301" * 30 + "⺀" * 30, 20)
 def test_it_always_fits(text: str, room: int) -> None:
     assert cell_len(fitted(text, room)) <= room
 

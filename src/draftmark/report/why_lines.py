@@ -94,8 +94,9 @@ def fitted(text: str, room: int, *, quoted: Iterable[str] = (), marker: Marker =
     text = _LONG_WORD.sub(lambda word: _squeezed(word[0], quoted, more), text)
     if cell_len(text) <= room:
         return text
-    # A wide character takes two cells; to be on the safe side each may.
-    wide = cell_len(text) != len(text)
+    # A wide character takes two cells; to be on the safe side each may. The sums alone do not tell: characters of
+    # no width (control characters, combining marks) make up for wide ones.
+    wide = not text.isascii() and any(cell_len(character) > 1 for character in set(text))
     room = max(len(more), (room - 2 * cell_len(more)) // 2 if wide else room)
     return _best(text, _telling(text, quoted, marker), room, more)
 
