@@ -150,6 +150,12 @@ json_values = st.recursive(
 )
 
 
+@pytest.mark.parametrize("blocks", [[[]], [{}], [1], "", [None, "mamba"]])
+def test_layers_that_are_no_words(blocks: object) -> None:
+    with pytest.raises(BadInputError, match="hybrid_override_pattern"):
+        read_shape({**CONFIGS["nemotron-nano-9b-v2"], "hybrid_override_pattern": blocks})
+
+
 @settings(max_examples=300, deadline=None)
 @given(st.data())
 def test_any_value_in_any_field_is_read_or_refused(data: st.DataObject) -> None:

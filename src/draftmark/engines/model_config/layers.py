@@ -34,7 +34,7 @@ class Layer:
 _MAMBA, _ATTENTION = Layer(("mamba2",), None), Layer(("full",), None)
 _DENSE, _EXPERTS = Layer((), "dense"), Layer((), "experts")
 # Nemotron-H's letters, and the words that newer files have for them.
-_BLOCKS: dict[object, Layer] = {
+_BLOCKS: dict[str, Layer] = {
     "M": _MAMBA, "*": _ATTENTION, "-": _DENSE, "E": _EXPERTS,
     "mamba": _MAMBA, "attention": _ATTENTION, "mlp": _DENSE, "moe": _EXPERTS,
 }  # fmt: skip
@@ -51,7 +51,7 @@ def plan(family: Family, fields: Fields) -> tuple[Layer, ...]:
 def nemotron(fields: Fields, letters: str, listed: str) -> tuple[Layer, ...]:
     """Nemotron-H's layers, each of which is one thing: by letters in the field `letters`, or words in `listed`."""
     told = fields.raw(letters, listed)
-    blocks = [_BLOCKS.get(each) for each in told] if isinstance(told, (str, list)) else []
+    blocks = [_BLOCKS.get(str(each)) for each in told] if isinstance(told, (str, list)) else []
     if not blocks or None in blocks or len(blocks) > MOST_LAYERS:
         raise BadInputError(f"config.json has no usable {letters}", next_step="check the file")
     return tuple(block for block in blocks if block)
