@@ -25,6 +25,10 @@ class Prompt:
         max_tokens: Most tokens the answer may have.
         temperature: 0 is greedy.
         seed: Sampling seed; None leaves it to the server.
+        category: The kind of text, as its data set names it (`coding`, `roleplay`, …); None where it does not.
+        follow_ups: What the user says next, turn by turn, each sent with the conversation and the answers so far.
+        token_ids: Sent in place of the messages, for pure capacity; None, as nearly always, for real text.
+        forced: The answer shall have exactly `max_tokens` tokens, whatever the model would say (`ignore_eos`).
     """
 
     id: str
@@ -32,6 +36,10 @@ class Prompt:
     max_tokens: int
     temperature: float = 0.0
     seed: int | None = None
+    category: str | None = None
+    follow_ups: tuple[str, ...] = ()
+    token_ids: tuple[int, ...] | None = None
+    forced: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +66,17 @@ class Workload:
     def sha256(self) -> str:
         """Hash of everything that is sent; runs with different hashes are not compared."""
         body = [
-            [p.id, [[m.role, m.content] for m in p.messages], p.max_tokens, p.temperature, p.seed]
+            [p.id, [[m.role, m.content] for m in p.messages], p.max_tokens, p.temperature, p.seed, *_further(p)]
             for p in self.prompts
         ]
         return hashlib.sha256(json.dumps(body, ensure_ascii=False).encode()).hexdigest()
+
+
+def _further(prompt: Prompt) -> list[object]:
+    """What few prompts have; a set without it keeps the hash that it had before these fields were thought of."""
+    if not (prompt.follow_ups or prompt.token_ids or prompt.forced):
+        return []
+    return [list(prompt.follow_ups), list(prompt.token_ids or ()), prompt.forced]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,8 +87,13 @@ class RequestRecord:
         tag: `bench-27`: sent as the request id, so that the server's log can tell ours from others.
         workload: Name of the workload it belongs to.
         prompt_id: Which prompt.
-        concurrency: The closed loop's number of slots.
+        concurrency: The closed loop's number of slots; in an open loop the most that may be under way at once, 0
+            for no limit.
         warmup: Sent to fill the slots; not counted in any figure.
+        intended_at_s: Open loop: when the schedule wanted it sent. What `sent_at_s` is later by is waiting that its
+            user would feel, though no server was asked yet. None in a closed loop.
+        turn: 0 for the first question of a conversation, 1 for its first follow-up, …
+        category: Of the prompt.
         sent_at_s: The first byte was written.
         first_byte_at_s: First byte of the answer's body.
         first_token_at_s: The first chunk that carries text.
@@ -99,6 +119,9 @@ class RequestRecord:
     prompt_id: str
     concurrency: int
     warmup: bool = False
+    intended_at_s: float | None = None
+    turn: int = 0
+    category: str | None = None
     sent_at_s: float
     first_byte_at_s: float | None = None
     first_token_at_s: float | None = None
