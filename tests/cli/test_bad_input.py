@@ -169,3 +169,33 @@ _HUP = (
     "import signal; from draftmark.cli import main; main._own_signals(); "
     "print(signal.getsignal(signal.SIGHUP).name, callable(signal.getsignal(signal.SIGINT)))"
 )
+
+
+def test_a_signal_that_meets_a_destructor_is_not_lost(tmp_path: Path) -> None:
+    """Python swallows what is raised in a destructor; the one who pressed Ctrl-C must not have to know."""
+    done = subprocess.run(
+        [sys.executable, "-c", _IN_DESTRUCTOR], capture_output=True, text=True, cwd=tmp_path, timeout=30
+    )
+    assert done.stdout.split() == ["caught", "2"], done.stderr
+    assert done.stderr.count("stopping") == 1
+    assert "Traceback" not in done.stderr
+
+
+_IN_DESTRUCTOR = """
+import os, signal, time
+from draftmark.cli import main
+from draftmark.errors import Interrupted
+
+class Closing:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.01)
+
+main._own_signals()
+try:
+    Closing()
+    time.sleep(10)
+    print("lost")
+except Interrupted as stop:
+    print("caught", stop.signum)
+"""

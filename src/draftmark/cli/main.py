@@ -11,6 +11,7 @@ import importlib
 import os
 import signal
 import sys
+import threading
 from collections.abc import Sequence
 from types import FrameType
 from typing import NoReturn, Protocol, cast
@@ -35,6 +36,8 @@ _VERBS = {
 
 # Called by other Draftmarks, not by people.
 _HIDDEN = {"load": ("load", "send requests for a Draftmark on another computer")}
+
+_AGAIN_S = 0.05  # a lost signal is sent anew: by then the callback that lost it is over
 
 # Verbs that may have a server running.
 _SERVING = frozenset({"tune", "bench"})
@@ -139,15 +142,29 @@ def _load(module: str) -> Verb:
 def _own_signals(*, serving: bool = True) -> None:
     """First signal: unwind, stop the server, leave. Second: leave at once; the guard kills what is left."""
     seen = 0
+    told = False
 
     def handle(signum: int, _frame: FrameType | None) -> None:
-        nonlocal seen
+        nonlocal seen, told
         seen += 1
         if seen > 1:
             os._exit(128 + signum)
-        _say(f"\nstopping{': everything is put back first' * serving} (once more to leave at once)")
+        if not told:
+            told = True
+            _say(f"\nstopping{': everything is put back first' * serving} (once more to leave at once)")
         raise Interrupted(signum)
 
+    def again(lost: sys.UnraisableHookArgs) -> None:
+        nonlocal seen
+        if not isinstance(lost.exc_value, Interrupted):
+            sys.__unraisablehook__(lost)
+            return
+        # It came while Python ran a destructor or a weakref's callback, which let nothing through: once more.
+        seen -= 1
+        signum = lost.exc_value.signum
+        threading.Timer(_AGAIN_S, os.kill, (os.getpid(), signum)).start()
+
+    sys.unraisablehook = again
     for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(signum) is not signal.SIG_IGN:  # nohup, or a shell that runs us in the background
             signal.signal(signum, handle)
