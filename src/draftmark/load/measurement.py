@@ -8,21 +8,43 @@ Formulas, per completed request with n output tokens:
   one read arrived together and share one gap.
 - Chunk gap: the time between two chunks, whatever they carry.
 - Throughput: tokens that arrived within the window / its length, of every request then in flight.
+- Open loop: TTFT and E2E also from the intended send, since a request that waits for its turn keeps its user
+  waiting; what it waited is given apart, too.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
 
+from draftmark.load.acceptance import acceptance, categories
 from draftmark.load.spreads import spread, weighted_spread
-from draftmark.model import Acceptance, ClientHealth, Counters, Measurement, RequestRecord, Window
+from draftmark.load.timings import (
+    CUT,
+    amortised_ms,
+    chunk_gaps_ms,
+    chunk_sizes,
+    e2e_ms,
+    intended_s,
+    queue_ms,
+    tokens_of,
+    tpot_ms,
+    tpot_s,
+    ttft_ms,
+)
+from draftmark.load.window import steady_window, throughput
+from draftmark.model import ClientHealth, Counters, Measurement, RequestRecord, Window
 
-CUT = "cut"
-"""Error kind of a request that we ourselves broke off, at the time limit of the whole run. Its tokens count towards
-throughput, since the server was busy with them; it is neither a completed request nor an error."""
+__all__ = ["CUT", "belonging", "measure", "steady_window", "throughput", "tokens_of"]
+
+
+def belonging(records: Iterable[RequestRecord], workload: str, concurrency: int) -> list[RequestRecord]:
+    """The records of one workload at one concurrency, in the order sent."""
+    return sorted(
+        (r for r in records if r.workload == workload and r.concurrency == concurrency),
+        key=lambda r: (r.sent_at_s, len(r.tag), r.tag),
+    )
 
 
 def measure(
@@ -40,21 +62,23 @@ def measure(
     Args:
         records: In any order; those of other workloads or concurrencies are passed over.
         workload: Its name.
-        concurrency: Slots of the closed loop.
+        concurrency: Slots of the closed loop; of an open loop its cap, 0 for none.
         counters: The engine's counters over this measurement, as differences (after - before).
         client: The load generator's health.
         assumptions: Carried over.
         disturbed: Carried over.
     """
-    mine = sorted(
-        (r for r in records if r.workload == workload and r.concurrency == concurrency),
-        key=lambda r: (r.sent_at_s, len(r.tag), r.tag),
-    )
+    mine = belonging(records, workload, concurrency)
     measured = [r for r in mine if not r.warmup]
     done = [r for r in measured if r.error is None]
-    duration_s = max(r.end_at_s for r in measured) - measured[0].sent_at_s if measured else 0.0
+    open_loop = any(r.intended_at_s is not None for r in measured)
+    begin = min(map(intended_s, measured), default=0.0)
+    duration_s = max((r.end_at_s for r in measured), default=0.0) - begin
     window = steady_window(mine, concurrency)
     prompt_counts = [r.prompt_tokens for r in done if r.prompt_tokens is not None]
+    output_tokens = sum(tokens_of(r) for r in done)
+    sizes = Counter(size for r in done for size in chunk_sizes(r))
+    planned = done if open_loop else []
     return Measurement(
         workload=workload,
         concurrency=concurrency,
@@ -63,166 +87,57 @@ def measure(
         duration_s=duration_s,
         window=window,
         output_tok_s=throughput(mine, window),
-        decode_tok_s=tuple((r.prompt_id, 1.0 / per_token) for r in done if (per_token := _tpot_s(r))),
-        ttft_ms=spread((r.first_token_at_s - r.sent_at_s) * 1e3 for r in done if r.first_token_at_s is not None),
-        tpot_ms=spread(per_token * 1e3 for r in done if (per_token := _tpot_s(r)) is not None),
-        itl_ms=weighted_spread(pair for r in done for pair in _amortised_ms(r)),
-        chunk_gap_ms=spread((b - a) * 1e3 for r in done for (a, _), (b, _) in pairwise(r.chunks)),
-        e2e_ms=spread((r.end_at_s - r.sent_at_s) * 1e3 for r in done),
-        output_tokens=sum(tokens_of(r) for r in done),
+        decode_tok_s=tuple((r.prompt_id, 1.0 / per_token) for r in done if (per_token := tpot_s(r))),
+        ttft_ms=spread(ms for r in done if (ms := ttft_ms(r)) is not None),
+        tpot_ms=spread(ms for r in done if (ms := tpot_ms(r)) is not None),
+        itl_ms=weighted_spread(pair for r in done for pair in amortised_ms(r)),
+        chunk_gap_ms=spread(gap for r in done for gap in chunk_gaps_ms(r)),
+        e2e_ms=spread(e2e_ms(r) for r in done),
+        output_tokens=output_tokens,
         prompt_tokens=sum(prompt_counts) if prompt_counts else None,
-        acceptance=_acceptance(mine, counters),
+        acceptance=acceptance(mine, counters),
         client=client or ClientHealth(),
         assumptions=assumptions,
         disturbed=disturbed,
+        loop="open" if open_loop else "closed",
+        cut=sum(r.error == CUT for r in measured),
+        request_rate_wanted=_rate([intended_s(r) for r in measured]) if open_loop else None,
+        request_rate_sent=_rate([r.sent_at_s for r in measured]),
+        completed_req_s=len(done) / duration_s if done and duration_s > 0 else None,
+        total_tok_s=_total_rate(len(done), prompt_counts, output_tokens, duration_s),
+        queue_ms=spread(ms for r in planned if (ms := queue_ms(r)) is not None),
+        ttft_intended_ms=spread(ms for r in planned if (ms := ttft_ms(r, intended=True)) is not None),
+        e2e_intended_ms=spread(e2e_ms(r, intended=True) for r in planned),
+        chunk_tokens=weighted_spread((float(size), chunks) for size, chunks in sizes.items()),
+        chunk_sizes=tuple(sorted(sizes.items())),
+        categories=categories(done),
+        notes=_backlog(measured, window) if open_loop else (),
     )
 
 
-# --- tokens -----------------------------------------------------------------------------------------------
+def _rate(times: Sequence[float]) -> float | None:
+    """Events per second: the gaps between them are one fewer than they are."""
+    span = max(times, default=0.0) - min(times, default=0.0)
+    return (len(times) - 1) / span if span > 0 else None
 
 
-def tokens_of(record: RequestRecord) -> int:
-    """Output tokens: the server's count, else what the chunks add up to."""
-    if record.output_tokens is not None:
-        return record.output_tokens
-    return round(record.chunks[-1][1]) if record.chunks else 0
-
-
-def _tpot_s(record: RequestRecord) -> float | None:
-    first, last, tokens = record.first_token_at_s, record.last_token_at_s, tokens_of(record)
-    if first is None or last is None or tokens < 2 or last <= first:
+def _total_rate(done: int, prompts: Sequence[int], output_tokens: int, duration_s: float) -> float | None:
+    """Prompt and output tokens per second; None where the server did not count every prompt."""
+    if not done or len(prompts) < done or duration_s <= 0:
         return None
-    return (last - first) / (tokens - 1)
+    return (sum(prompts) + output_tokens) / duration_s
 
 
-def _amortised_ms(record: RequestRecord) -> list[tuple[float, int]]:
-    """(milliseconds per token, number of tokens) for each arrival after the first.
-
-    Shared counts are fractions; rounding the running total keeps tokens whole and their sum right. An arrival to
-    which no whole token falls leaves its gap to the next one.
-    """
-    out: list[tuple[float, int]] = []
-    since, counted = None, 0
-    for at, cumulative in _arrivals(record):
-        whole = round(cumulative)
-        if since is not None and whole > counted:
-            out.append(((at - since) * 1e3 / (whole - counted), whole - counted))
-        if since is None or whole > counted:
-            since, counted = at, whole
-    return out
-
-
-def _arrivals(record: RequestRecord) -> list[tuple[float, float]]:
-    """Chunks that came in one read, and so have one time, taken together."""
-    out: list[tuple[float, float]] = []
-    for at, cumulative in record.chunks:
-        if out and out[-1][0] == at:
-            out[-1] = (at, cumulative)
-        else:
-            out.append((at, cumulative))
-    return out
-
-
-class _Course:
-    """How one request's tokens came in: nothing before the first chunk, straight lines between the chunks."""
-
-    def __init__(self, record: RequestRecord, scale: float) -> None:
-        arrivals = _arrivals(record)
-        self.times = [record.sent_at_s + at for at, _ in arrivals]
-        self.counts = [cumulative * scale for _, cumulative in arrivals]
-        if arrivals and record.error is None:  # what the server counted beyond its chunks, such as the end token
-            self.counts[-1] = float(tokens_of(record))
-
-    def until(self, time: float) -> float:
-        """Tokens that had come by then."""
-        after = bisect_right(self.times, time)
-        if after == 0:
-            return 0.0
-        if after == len(self.times):
-            return self.counts[-1]
-        before = after - 1
-        share = (time - self.times[before]) / (self.times[after] - self.times[before])
-        return self.counts[before] + share * (self.counts[after] - self.counts[before])
-
-
-# --- window -----------------------------------------------------------------------------------------------
-
-
-def steady_window(records: Sequence[RequestRecord], concurrency: int) -> Window | None:
-    """When every slot was busy, from records in the order sent, warm-up included. None if nothing was measured.
-
-    It starts when the last slot has its first token, but not before the first measured request was sent; it ends
-    when a request ends and none is left to follow it. Where it cannot say enough, the whole is taken: under half of
-    the measured time, or fewer than two requests a slot, which is a batch and has no steady part by design.
-    """
-    measured = [r for r in records if not r.warmup]
-    if not measured:
-        return None
-    begin, end = measured[0].sent_at_s, max(r.end_at_s for r in measured)
-    whole = Window(start_at_s=begin, end_at_s=end, whole=True)
-    if len(records) < concurrency or (concurrency > 1 and len(measured) < 2 * concurrency):
-        return whole
-    # all slots start together, so the first requests are one of each slot
-    filled = max(_first_token_or_end(r) for r in records[:concurrency])
-    # every request but the first of each slot follows an end: so many ends have a successor, the next has none
-    emptied = min(end, sorted(r.end_at_s for r in records)[len(records) - concurrency])
-    start = max(begin, filled)
-    if emptied - start < (end - begin) / 2:
-        return whole
-    return Window(start_at_s=start, end_at_s=emptied)
-
-
-def _first_token_or_end(record: RequestRecord) -> float:
-    return record.end_at_s if record.first_token_at_s is None else record.first_token_at_s
-
-
-def throughput(records: Sequence[RequestRecord], window: Window | None) -> float | None:
-    """Output tokens per second over the window, of completed requests and of those that our time limit cut."""
-    if window is None or window.end_at_s <= window.start_at_s:
-        return None
-    scale = _tokens_per_chunk(records)
-    total = 0.0
-    for record in records:
-        if record.error not in {None, CUT}:
-            continue
-        guessed = record.error == CUT and record.chunk_counts == "chunks"
-        course = _Course(record, scale if guessed else 1.0)
-        # the first token of a window that starts with a send is inside it, and none lies on that border
-        total += course.until(window.end_at_s) - course.until(window.start_at_s)
-    return total / (window.end_at_s - window.start_at_s) if total else None
-
-
-def _tokens_per_chunk(records: Sequence[RequestRecord]) -> float:
-    """For cut requests, whose total never came: as many tokens a chunk as the completed ones had."""
-    done = [r for r in records if r.error is None and r.chunks]
-    chunks = sum(len(r.chunks) for r in done)
-    return sum(tokens_of(r) for r in done) / chunks if chunks else 1.0
-
-
-# --- acceptance -------------------------------------------------------------------------------------------
-
-
-def _acceptance(records: Sequence[RequestRecord], counters: Counters | None) -> Acceptance | None:
-    """From the engine's counters, whose span takes in the warm-up; else summed over the answers."""
-    if counters is not None and counters.drafted_tokens is not None:
-        output = counters.output_tokens
-        if output is None:
-            output = sum(tokens_of(r) for r in records)
-        return Acceptance(
-            drafts=counters.drafts,
-            drafted_tokens=counters.drafted_tokens,
-            accepted_tokens=counters.accepted_tokens,
-            output_tokens=output,
-            source="counters",
-        )
-    told = [r for r in records if not r.warmup and r.error is None and r.drafted_tokens is not None]
-    if not told:
-        return None
-    rounds = [sum(r.accepted_histogram) for r in told if r.accepted_histogram is not None]
-    return Acceptance(
-        drafts=sum(rounds) if len(rounds) == len(told) else None,
-        drafted_tokens=sum(r.drafted_tokens or 0 for r in told),
-        accepted_tokens=sum(r.accepted_tokens or 0 for r in told),
-        output_tokens=sum(tokens_of(r) for r in told),
-        source="requests",
+def _backlog(measured: Sequence[RequestRecord], window: Window | None) -> tuple[str, ...]:
+    """Whether fewer requests were answered than came: latencies then grow for as long as the load goes on."""
+    if window is None:
+        return ()
+    came = sum(window.start_at_s <= intended_s(r) < window.end_at_s for r in measured)
+    ended = sum(window.start_at_s <= r.end_at_s < window.end_at_s for r in measured)
+    if came - ended <= max(3 * math.sqrt(came), 0.1 * came):
+        return ()
+    seconds = window.end_at_s - window.start_at_s
+    return (
+        f"The server did not keep up: {came / seconds:.3g} requests a second came and {ended / seconds:.3g} were "
+        "answered, so that the latencies grow with the length of the run.",
     )

@@ -7,7 +7,16 @@ never 0. Times named `at_s` are seconds on one monotonic clock counted from the 
 from draftmark.model.arms import Arm, Refusal
 from draftmark.model.fit import Fit, FitArm, FitFigures, Gpu
 from draftmark.model.load import Message, Prompt, RequestRecord, Workload
-from draftmark.model.measurement import Acceptance, ClientHealth, Measurement, Spread, Window
+from draftmark.model.measurement import (
+    Acceptance,
+    Category,
+    ClientHealth,
+    Goodput,
+    Interval,
+    Measurement,
+    Spread,
+    Window,
+)
 from draftmark.model.server import (
     Activity,
     Counters,
@@ -28,6 +37,7 @@ __all__ = [
     "Acceptance",
     "Activity",
     "Arm",
+    "Category",
     "ClientHealth",
     "Counters",
     "DrainFacts",
@@ -36,9 +46,11 @@ __all__ = [
     "FitArm",
     "FitFigures",
     "Foreign",
+    "Goodput",
     "Gpu",
     "Health",
     "Identity",
+    "Interval",
     "Measurement",
     "Message",
     "Prompt",

@@ -27,6 +27,8 @@ class Acceptance:
         accepted_tokens: Tokens accepted.
         output_tokens: Tokens put out in the same span.
         source: `counters` (before and after the measurement) or `requests` (sums over the answers).
+        histogram: Verification rounds by the number of drafts accepted in them, from none on, summed over the
+            answers that told; empty where none did.
     """
 
     drafts: int | None
@@ -34,6 +36,7 @@ class Acceptance:
     accepted_tokens: int | None
     output_tokens: int | None
     source: str
+    histogram: tuple[int, ...] = ()
 
     @property
     def accept_len(self) -> float | None:
@@ -55,6 +58,52 @@ class Acceptance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Category:
+    """What the prompts of one kind of text came to. Acceptance differs between kinds more than anything else does.
+
+    Attributes:
+        name: As the data set calls it.
+        requests: Completed requests.
+        output_tokens: Sum over them.
+        ttft_ms: Send to first chunk with text.
+        tpot_ms: One value a request.
+        acceptance: Summed over the answers; None where the server does not tell.
+    """
+
+    name: str
+    requests: int
+    output_tokens: int
+    ttft_ms: Spread
+    tpot_ms: Spread
+    acceptance: Acceptance | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Goodput:
+    """How many requests were served as well as was asked for.
+
+    Attributes:
+        limits_ms: Longest that a request may take, by figure: `ttft`, `tpot`, `e2e`.
+        requests: Measured requests that ended by themselves, the failed ones included: those miss it.
+        good: Of these, the completed ones within every limit.
+        req_s: `good` per second of the measurement.
+    """
+
+    limits_ms: dict[str, float]
+    requests: int
+    good: int
+    req_s: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """Where the figure of another run of the same load would lie, 19 times in 20."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClientHealth:
     """How the load generator itself fared; a client that lagged voids the measurement.
 
@@ -62,22 +111,28 @@ class ClientHealth:
         loop_lag_ms_p99: How late its event loop ran what was due, 99th percentile.
         loop_lag_ms_max: The longest single lag: a pause of the whole process is one lag, which no percentile shows.
         loop_pauses_ms: Sum of the lags over 100 ms.
+        send_late_ms_p99: Open loop: how late it began to send what was due and free to go, 99th percentile. Waiting
+            for a slot is not in it, nor opening a connection: it is the client's own fault.
+        send_late_ms_max: The longest of these.
         cpu_s: CPU seconds of its process.
     """
 
     loop_lag_ms_p99: float | None = None
     loop_lag_ms_max: float | None = None
     loop_pauses_ms: float | None = None
+    send_late_ms_p99: float | None = None
+    send_late_ms_max: float | None = None
     cpu_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """The steady part of a measurement: every slot busy.
+    """The steady part of a measurement: every slot busy, or, in an open loop, requests coming as planned.
 
     Attributes:
-        start_at_s: When the last slot got its first token.
-        end_at_s: When a slot first fell empty with nothing left to send.
+        start_at_s: Closed loop: when the last slot got its first token. Open loop: when the first requests have had
+            the time to be answered.
+        end_at_s: Closed loop: when a slot first fell empty with nothing left to send. Open loop: the end of the schedule.
         whole: True when no steady part was long enough, and the whole measurement is used instead.
     """
 
@@ -92,10 +147,11 @@ class Measurement:
 
     Attributes:
         workload: Name of the workload.
-        concurrency: Slots of the closed loop.
+        concurrency: Slots of the closed loop; in an open loop the most that may be under way at once, 0 for no
+            limit.
         requests: Completed requests, warm-up left out.
         errors: Count per kind.
-        duration_s: First send to last end, warm-up left out.
+        duration_s: First send to last end, warm-up left out; in an open loop from the first intended send.
         window: Where `output_tok_s` was counted.
         output_tok_s: Aggregate output tokens per second over the window.
         decode_tok_s: Per prompt id: (output tokens - 1) / (last token - first token), in the order sent; one
@@ -110,6 +166,19 @@ class Measurement:
         client: The load generator's own health.
         assumptions: What had to be assumed, in words (a server without usage, …).
         disturbed: Why the figures are not to be trusted, in words; empty when nothing was seen.
+        loop: `closed` or `open`: the two answer different questions.
+        cut: Requests that we broke off ourselves, at the time limit or when stopped; no errors, and not completed.
+        request_rate_wanted: Open loop: requests per second of the schedule.
+        request_rate_sent: Requests per second as they really went out.
+        completed_req_s: Completed requests per second of the measurement.
+        total_tok_s: Prompt and output tokens of completed requests per second of the measurement.
+        queue_ms: Open loop: intended to real send, which no plain latency holds.
+        ttft_intended_ms: Open loop: intended send to first chunk with text.
+        e2e_intended_ms: Open loop: intended send to end.
+        chunk_tokens: Tokens per chunk, pooled.
+        chunk_sizes: (tokens, chunks that had so many), from few to many.
+        categories: By kind of text, where the prompts say theirs.
+        notes: What a reader must know to read the figures, in words.
     """
 
     workload: str
@@ -131,6 +200,19 @@ class Measurement:
     client: ClientHealth = field(default_factory=ClientHealth)
     assumptions: tuple[str, ...] = ()
     disturbed: tuple[str, ...] = ()
+    loop: str = "closed"
+    cut: int = 0
+    request_rate_wanted: float | None = None
+    request_rate_sent: float | None = None
+    completed_req_s: float | None = None
+    total_tok_s: float | None = None
+    queue_ms: Spread = field(default_factory=Spread)
+    ttft_intended_ms: Spread = field(default_factory=Spread)
+    e2e_intended_ms: Spread = field(default_factory=Spread)
+    chunk_tokens: Spread = field(default_factory=Spread)
+    chunk_sizes: tuple[tuple[int, int], ...] = ()
+    categories: tuple[Category, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:

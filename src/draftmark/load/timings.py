@@ -1,0 +1,100 @@
+"""The times of one request, from its record. Pure; None where a figure has no meaning or was not seen.
+
+An answer that came whole (not streamed) has no chunks: it has neither TTFT nor TPOT nor ITL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from draftmark.model import RequestRecord
+
+CUT = "cut"
+"""Error kind of a request that we ourselves broke off, at the time limit of the whole run or when it was stopped.
+Its tokens count towards throughput, since the server was busy with them; it is neither a completed request nor an
+error."""
+
+
+def tokens_of(record: RequestRecord) -> int:
+    """Output tokens: the server's count, else what the chunks add up to."""
+    if record.output_tokens is not None:
+        return record.output_tokens
+    return round(record.chunks[-1][1]) if record.chunks else 0
+
+
+def intended_s(record: RequestRecord) -> float:
+    """When it should have gone out: its user has been waiting since then."""
+    return record.sent_at_s if record.intended_at_s is None else record.intended_at_s
+
+
+def queue_ms(record: RequestRecord) -> float | None:
+    """Intended to real send; None in a closed loop, where nothing was intended."""
+    return None if record.intended_at_s is None else (record.sent_at_s - record.intended_at_s) * 1e3
+
+
+def ttft_ms(record: RequestRecord, *, intended: bool = False) -> float | None:
+    """Send, or intended send, to the first chunk with text."""
+    if record.first_token_at_s is None:
+        return None
+    return (record.first_token_at_s - (intended_s(record) if intended else record.sent_at_s)) * 1e3
+
+
+def e2e_ms(record: RequestRecord, *, intended: bool = False) -> float:
+    """Send, or intended send, to the end."""
+    return (record.end_at_s - (intended_s(record) if intended else record.sent_at_s)) * 1e3
+
+
+def tpot_s(record: RequestRecord) -> float | None:
+    """(last - first token) / (tokens - 1)."""
+    first, last, tokens = record.first_token_at_s, record.last_token_at_s, tokens_of(record)
+    if first is None or last is None or tokens < 2 or last <= first:
+        return None
+    return (last - first) / (tokens - 1)
+
+
+def tpot_ms(record: RequestRecord) -> float | None:
+    """`tpot_s` in milliseconds."""
+    per_token = tpot_s(record)
+    return None if per_token is None else per_token * 1e3
+
+
+def chunk_gaps_ms(record: RequestRecord) -> Iterator[float]:
+    """The time between two chunks, whatever they carry."""
+    return ((b - a) * 1e3 for (a, _), (b, _) in pairwise(record.chunks))
+
+
+def amortised_ms(record: RequestRecord) -> list[tuple[float, int]]:
+    """(milliseconds per token, number of tokens) for each arrival after the first.
+
+    Shared counts are fractions; rounding the running total keeps tokens whole and their sum right. An arrival to
+    which no whole token falls leaves its gap to the next one.
+    """
+    out: list[tuple[float, int]] = []
+    since, counted = None, 0
+    for at, cumulative in arrivals(record):
+        whole = round(cumulative)
+        if since is not None and whole > counted:
+            out.append(((at - since) * 1e3 / (whole - counted), whole - counted))
+        if since is None or whole > counted:
+            since, counted = at, whole
+    return out
+
+
+def chunk_sizes(record: RequestRecord) -> list[int]:
+    """Tokens in each chunk, where the server counted them per chunk; a shared count says nothing of one chunk."""
+    if record.chunk_counts != "server":
+        return []
+    totals = [round(cumulative) for _, cumulative in record.chunks]
+    return [after - before for before, after in pairwise([0, *totals])]
+
+
+def arrivals(record: RequestRecord) -> list[tuple[float, float]]:
+    """(seconds since sent, cumulative tokens), with chunks that came in one read, and so at one time, as one."""
+    out: list[tuple[float, float]] = []
+    for at, cumulative in record.chunks:
+        if out and out[-1][0] == at:
+            out[-1] = (at, cumulative)
+        else:
+            out.append((at, cumulative))
+    return out
