@@ -1,4 +1,4 @@
-"""How a streamed answer of an OpenAI-compatible server is read.
+"""How the answer of an OpenAI-compatible server is read, a stream or not.
 
 Token counts are the server's own wherever it gives any, from the best source that the stream has:
 
@@ -16,81 +16,24 @@ import hashlib
 from dataclasses import dataclass
 from itertools import pairwise
 
-import msgspec
-
+from draftmark.load.events import (
+    ABSENT,
+    DECODE_ERRORS,
+    DETAIL_LIMIT,
+    Event,
+    Timings,
+    Usage,
+    decode_event,
+    error_message,
+)
 from draftmark.load.http1 import Exchange
 from draftmark.load.sse import SseSplitter
 
-DETAIL_LIMIT = 300
 MOST_TOKENS = 9_999_999
 """More than any context holds: the bound on counts where nothing tighter is known."""
 OVERRUN_TOKENS = 64
 """By how much an honest count may exceed `max_tokens`: a last draft that was taken whole, an end token."""
 _MOST_A_CHUNK = 16  # of a server that does not keep to `max_tokens`
-
-# --- the events, of which only these fields are decoded ---------------------------------------------------
-
-
-_ABSENT = msgspec.Raw(b"null")
-
-
-class Usage(msgspec.Struct):
-    """Token counts: of the whole answer, or of all so far."""
-
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-
-
-class _Timings(msgspec.Struct):
-    predicted_n: int | None = None
-    prompt_n: int | None = None
-    cache_n: int | None = None
-    draft_n: int | None = None
-    draft_n_accepted: int | None = None
-
-
-class _Delta(msgspec.Struct):
-    content: str | None = None
-    reasoning_content: str | None = None
-    reasoning: str | None = None
-    tool_calls: msgspec.Raw = _ABSENT
-
-
-class Choice(msgspec.Struct):
-    """What one chunk adds."""
-
-    delta: _Delta | None = None
-    text: str | None = None
-    finish_reason: str | None = None
-
-    def carried(self) -> str:
-        """Whatever the model put out in this chunk: text, reasoning or a part of a tool call."""
-        if self.text:
-            return self.text
-        delta = self.delta
-        if delta is None:
-            return ""
-        said = (delta.reasoning_content or delta.reasoning or "") + (delta.content or "")
-        if not said and (calls := bytes(delta.tool_calls)) not in {b"null", b"[]"}:
-            return calls.decode("utf-8", "replace")
-        return said
-
-
-class Event(msgspec.Struct):
-    """One event of a stream."""
-
-    choices: list[Choice] | None = None
-    usage: Usage | None = None
-    timings: _Timings | None = None
-    error: msgspec.Raw = _ABSENT
-    object: str | None = None  # "error" in older vLLM, with `message` beside it
-    message: str | None = None
-
-
-_decode_event = msgspec.json.Decoder(Event).decode
-DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What decoding a server's JSON can raise."""
-
 
 # --- the answer -------------------------------------------------------------------------------------------
 
@@ -104,6 +47,7 @@ class Answer:
         counts: `server`, `spread` or `chunks`; see the module.
         done: `[DONE]` was seen.
         error: Kind of error within the answer.
+        text: What was said, where it was asked to be kept.
         doubted: A count of the server's could not be true and was not used.
     """
 
@@ -119,6 +63,7 @@ class Answer:
     error: str | None = None
     detail: str | None = None
     text_sha256: str | None = None
+    text: str | None = None
     doubted: bool = False
 
 
@@ -127,52 +72,104 @@ class AnswerReader:
 
     Args:
         max_tokens: What the request asked for at most; None when it is not known.
+        stream: It was asked for as a stream. One that was not is a single document: its end is known, and none of
+            its tokens' times.
+        keep_text: The answer shall carry its text.
     """
 
-    def __init__(self, max_tokens: int | None = None) -> None:
+    def __init__(self, max_tokens: int | None = None, *, stream: bool = True, keep_text: bool = False) -> None:
         self._max_tokens = max_tokens
+        self._stream = stream
+        self._keep_text = keep_text
         self._splitter = SseSplitter()
         self._times: list[float] = []
         self._counts: list[int | None] = []
         self._text: list[str] = []
         self._usage = Usage()
-        self._timings: _Timings | None = None
+        self._timings: Timings | None = None
         self._total_told = False
         self._events = 0
         self._answer = Answer()
 
     def feed(self, at: float, data: bytes) -> None:
         """The bytes of one read, which arrived at `at`."""
+        if not self._stream:
+            return  # it is read whole, at its end
         for event in self._splitter.feed(data):
-            self._event(at, event)
+            if not self._plain(at, event):
+                self._event(at, event)
+
+    def _plain(self, at: float, data: bytes) -> bool:
+        """Take the kind of event of which a stream has thousands: one choice with new text and nothing else.
+
+        Whether it was one; any other is left to `_event`, which would have read this one to the same end.
+        """
+        if self._answer.error is not None:
+            return False
+        try:
+            event = decode_event(data)
+        except DECODE_ERRORS:
+            return False
+        if event.choices is None or len(event.choices) != 1:
+            return False
+        choice = event.choices[0]
+        delta = choice.delta
+        if delta is None:
+            said = choice.text
+        elif choice.text is None and delta.reasoning_content is None and delta.reasoning is None:
+            said = delta.content
+        else:
+            return False
+        if not said or choice.finish_reason is not None or event.error is not ABSENT or event.object == "error":
+            return False
+        self._events += 1
+        self._text.append(said)
+        self._times.append(at)
+        self._counts.append(_count(event))
+        self._usage = event.usage or self._usage
+        self._timings = event.timings or self._timings
+        self._total_told = False
+        return True
 
     def finish(self, exchange: Exchange) -> Answer:
         """The whole answer, once everything was fed."""
         if exchange.failure is None and exchange.reads:
+            if not self._stream:
+                self._event(exchange.reads[-1][0], b"".join(data for _, data in exchange.reads))
             for event in self._splitter.flush():
                 self._event(exchange.reads[-1][0], event)
-        answer, timings, most = self._answer, self._timings, self._most_tokens()
-        answer.prompt_tokens = self._believed(self._usage.prompt_tokens, MOST_TOKENS)
-        answer.output_tokens = self._believed(self._usage.completion_tokens, most)
-        if timings is not None:
-            if answer.output_tokens is None:
-                answer.output_tokens = self._believed(timings.predicted_n, most)
-            if answer.prompt_tokens is None and timings.prompt_n is not None:
-                answer.prompt_tokens = self._believed(timings.prompt_n + (timings.cache_n or 0), MOST_TOKENS)
-            # llama.cpp leaves both out when nothing was drafted
-            drafted = self._believed(timings.draft_n or 0, MOST_TOKENS)
-            accepted = self._believed(timings.draft_n_accepted or 0, drafted or 0)
-            if drafted is not None and accepted is not None:
-                answer.drafted_tokens, answer.accepted_tokens = drafted, accepted
-        if answer.output_tokens == 0 and self._times:
+        answer, most = self._answer, self._most_tokens()
+        if not self._stream:
+            self._times, self._counts = [], []
+        self._totals(most)
+        if answer.output_tokens == 0 and self._text:
             answer.output_tokens = None  # text came: a count of none is no count
         answer.counts, counts = self._cumulative(answer.output_tokens, most)
         answer.chunks = tuple(zip(self._times, counts, strict=True))
         if self._text:
-            answer.text_sha256 = hashlib.sha256("".join(self._text).encode("utf-8", "surrogatepass")).hexdigest()
+            text = "".join(self._text)
+            answer.text_sha256 = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+            answer.text = text if self._keep_text else None
         if answer.error is None:
             answer.error, answer.detail = self._verdict(exchange)
         return answer
+
+    def _totals(self, most: int) -> None:
+        """What the server counted, as far as it can be believed."""
+        answer, timings = self._answer, self._timings
+        answer.prompt_tokens = self._believed(self._usage.prompt_tokens, MOST_TOKENS)
+        answer.output_tokens = self._believed(self._usage.completion_tokens, most)
+        if timings is None:
+            return
+        if answer.output_tokens is None:
+            answer.output_tokens = self._believed(timings.predicted_n, most)
+        if answer.prompt_tokens is None and timings.prompt_n is not None:
+            answer.prompt_tokens = self._believed(timings.prompt_n + (timings.cache_n or 0), MOST_TOKENS)
+        # llama.cpp leaves both out when nothing was drafted
+        drafted = self._believed(timings.draft_n or 0, MOST_TOKENS)
+        accepted = self._believed(timings.draft_n_accepted or 0, drafted or 0)
+        if drafted is not None and accepted is not None:
+            answer.drafted_tokens, answer.accepted_tokens = drafted, accepted
 
     def _event(self, at: float, data: bytes) -> None:
         self._events += 1
@@ -187,14 +184,14 @@ class AnswerReader:
             self._fail("malformed", f"{error}: {data[:200].decode('utf-8', 'replace')}")
             return
         failed = event.object == "error" or bytes(event.error) != b"null"
-        problem = (_message(data) or _message(b'{"error":%b}' % bytes(event.error))) if failed else None
+        problem = (error_message(data) or error_message(b'{"error":%b}' % bytes(event.error))) if failed else None
         if problem is not None:
             self._fail("error-event", problem)
             return
         self._take(at, event)
 
     def _decode(self, data: bytes) -> Event:
-        return _decode_event(data)
+        return decode_event(data)
 
     def _take(self, at: float, event: Event) -> None:
         if event.usage is not None:
@@ -246,12 +243,14 @@ class AnswerReader:
             if answer.done:  # it was all there before the connection went
                 return None, None
             return exchange.failure.kind, exchange.failure.detail[:DETAIL_LIMIT]
-        if answer.done or answer.finish is not None or self._total_told:
+        if answer.done or answer.finish is not None or self._total_told or (self._text and not self._stream):
             return None, None
-        if not self._events:
+        if not (self._stream and self._events):
             body = b"".join(data for _, data in exchange.reads)
-            if (problem := _message(body)) is not None:
+            if (problem := error_message(body)) is not None:
                 return "error-event", problem
+            if not self._stream:
+                return "malformed", f"a document without an answer: {excerpt(body)}"[:DETAIL_LIMIT]
             if body and "event-stream" not in exchange.content_type:
                 detail = f"not a stream but {exchange.content_type or 'untyped'}: {excerpt(body)}"
                 return "malformed", detail[:DETAIL_LIMIT]
@@ -280,27 +279,9 @@ def refusal(exchange: Exchange) -> Answer:
     if exchange.failure is not None and exchange.status is None:
         return Answer(error=exchange.failure.kind, detail=exchange.failure.detail[:DETAIL_LIMIT])
     body = b"".join(data for _, data in exchange.reads)
-    return Answer(error=f"http-{exchange.status}", detail=_message(body) or excerpt(body))
+    return Answer(error=f"http-{exchange.status}", detail=error_message(body) or excerpt(body))
 
 
 def excerpt(body: bytes) -> str:
     """The start of a body, on one line, for an error's detail."""
     return " ".join(body[: 4 * DETAIL_LIMIT].decode("utf-8", "replace").split())[:DETAIL_LIMIT]
-
-
-def _message(body: bytes) -> str | None:
-    """The server's words in an error document: OpenAI's, vLLM's, FastAPI's or llama.cpp's. None if it is none."""
-    try:
-        document = msgspec.json.decode(body)
-    except DECODE_ERRORS:
-        return None
-    if not isinstance(document, dict):
-        return None
-    error = document.get("error")
-    if error is None or error is False:
-        error = document.get("detail") or (document.get("message") if "choices" not in document else None)
-    if isinstance(error, dict):
-        error = error.get("message") or error
-    if error is None:
-        return None
-    return (error if isinstance(error, str) else msgspec.json.encode(error).decode())[:DETAIL_LIMIT]

@@ -1,7 +1,8 @@
 """An HTTP/1.1 client for streamed answers: one request at a time per connection, stamped as bytes arrive.
 
 The read path does as little as it can: `data_received` takes the time, lets httptools (C) undo the framing, and
-keeps (time, bytes). Events and JSON are read later, where slowness costs no accuracy.
+keeps (time, bytes). Events and JSON are read later, where slowness costs no accuracy. A read may bring hundreds of
+chunks, so what httptools calls for each of them is no function of ours but the `append` of a list.
 
 All times are `time.monotonic()`. Where the server is and how it is reached: `draftmark.load.endpoint`.
 """
@@ -78,6 +79,8 @@ class Connection(asyncio.Protocol):
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
+        self._parts: list[bytes] = []  # of the body, in the read at hand
+        self.on_body = self._parts.append
         self._parser = httptools.HttpResponseParser(self)
         self._transport: asyncio.Transport | None = None
         self._exchange: Exchange | None = None
@@ -104,8 +107,18 @@ class Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            self._keep()
             self._end("malformed", f"not HTTP/1.1: {error}")
             self.abort()
+        if self._parts:
+            self._keep()
+
+    def _keep(self) -> None:
+        """What the parser found of the body, under the time at which it came."""
+        parts = self._parts
+        if self._exchange is not None and parts:
+            self._exchange.reads.append((self._now, parts[0] if len(parts) == 1 else b"".join(parts)))
+        parts.clear()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the loop, once."""
@@ -144,13 +157,9 @@ class Connection(asyncio.Protocol):
         if self._exchange is not None:
             self._exchange.status = self._parser.get_status_code()
 
-    def on_body(self, body: bytes) -> None:
-        """Called by the parser."""
-        if self._exchange is not None:
-            self._exchange.reads.append((self._now, body))
-
     def on_message_complete(self) -> None:
         """Called by the parser."""
+        self._keep()
         exchange = self._exchange
         if exchange is None:
             return

@@ -14,10 +14,12 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from draftmark.load.answers import DECODE_ERRORS, MOST_TOKENS, Answer, AnswerReader, Choice, Event, Usage
+from draftmark.load.answers import MOST_TOKENS, Answer, AnswerReader
+from draftmark.load.events import DECODE_ERRORS, Choice, Event, Usage
 from draftmark.load.http1 import Exchange
 from draftmark.model import Prompt
 
+_LONG_TEXT = 64  # letters; nobody says as much twice in a row by chance, with nothing before it
 _MOST_ACCEPTED = 1024  # of one round; a longer histogram is none
 
 
@@ -104,10 +106,16 @@ def token_ids(body: bytes) -> list[int] | None:
 class GenerateReader(AnswerReader):
     """Reads one answer of `/generate`."""
 
-    def __init__(self, max_tokens: int | None = None) -> None:
-        super().__init__(max_tokens)
-        self._so_far = ""
+    def __init__(self, max_tokens: int | None = None, *, stream: bool = True, keep_text: bool = False) -> None:
+        super().__init__(max_tokens, stream=stream, keep_text=keep_text)
+        self._so_far: list[
+            str
+        ] = []  # in pieces: joined only for a text that is at least as long as they are together
+        self._so_far_length = 0
         self._meta = _Meta()
+
+    def _plain(self, _at: float, _data: bytes) -> bool:
+        return False
 
     def finish(self, exchange: Exchange) -> Answer:
         """The whole answer, once everything was fed, with what became of its drafts."""
@@ -133,15 +141,19 @@ class GenerateReader(AnswerReader):
         return Event(choices=[Choice(text=said, finish_reason=finish)], usage=usage, error=chunk.error)
 
     def _new(self, chunk: _Chunk) -> str:
-        """What this chunk adds. All ids so far beside a text that goes on from the last one make it cumulative."""
+        """What this chunk adds. All ids so far beside a text that goes on from the last one make it cumulative.
+
+        A text that repeats all of a long one is cumulative, too, whatever its ids are.
+        """
         text = chunk.text or ""
         total = self._meta.completion_tokens
         whole = chunk.output_ids is None or total is None or len(chunk.output_ids) >= total
-        if whole and text.startswith(self._so_far):
-            said = text[len(self._so_far) :]
-            self._so_far = text
-            return said
-        self._so_far += text
+        length = self._so_far_length
+        if len(text) >= length and (whole or length >= _LONG_TEXT) and text.startswith("".join(self._so_far)):
+            self._so_far, self._so_far_length = [text], len(text)
+            return text[length:]
+        self._so_far.append(text)
+        self._so_far_length += len(text)
         return text
 
 

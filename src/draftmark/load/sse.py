@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 _BOM = b"\xef\xbb\xbf"
+_FIELD = b"data: "
+_BLANK = b"\n\n"
+_BETWEEN = _BLANK + _FIELD
 
 
 class SseSplitter:
@@ -11,6 +14,9 @@ class SseSplitter:
     An event is finished by its blank line, so the read that brings that line is the event's arrival. Lines end
     in LF or CRLF; comments and the fields `event`, `id` and `retry` are passed over, as no LLM API says anything
     in them that its data does not; several `data` lines of one event are joined by LF.
+
+    Nearly every stream is nothing but `data: …` and a blank line, over and over. So much of a read as has this form
+    is split in one step, in C, which is several times faster than line by line and comes to the same.
     """
 
     __slots__ = ("_data", "_pieces", "_started")
@@ -28,6 +34,17 @@ class SseSplitter:
         if self._pieces:
             self._pieces.append(chunk)
             chunk = b"".join(self._pieces)
+            self._pieces = []
+        if chunk.startswith(_FIELD) and not self._data:
+            *plain, rest = chunk.rsplit(_BLANK, 1)
+            if (events := _plain(plain[0]) if plain else None) is not None and b"\n" not in rest:
+                self._started = True
+                if rest:
+                    self._pieces = [rest]
+                return events
+        return self._lines(chunk)
+
+    def _lines(self, chunk: bytes) -> list[bytes]:
         lines = chunk.split(b"\n")
         self._pieces = [lines.pop()]
         if not self._started:
@@ -42,7 +59,7 @@ class SseSplitter:
         """At a clean end of the body: the event that lacks only its blank line, as some servers leave `[DONE]`."""
         events: list[bytes] = []
         if any(self._pieces):
-            events += self.feed(b"\n")
+            events += self._lines(b"".join([*self._pieces, b"\n"]))
         self._line(b"", events)
         return events
 
@@ -55,3 +72,12 @@ class SseSplitter:
             self._data.append(line[6:] if line[5:6] == b" " else line[5:])
         elif line == b"data":
             self._data.append(b"")
+
+
+def _plain(whole: bytes) -> list[bytes] | None:
+    """The data of events that stand in their plainest form; None where a single line has another."""
+    events = whole.split(_BETWEEN)
+    if b"\r" in whole or whole.count(b"\n") != 2 * (len(events) - 1):
+        return None
+    events[0] = events[0].removeprefix(_FIELD)
+    return events

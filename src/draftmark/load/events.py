@@ -1,0 +1,90 @@
+"""The JSON of answers, of which only the fields that count are decoded, and of error documents."""
+
+from __future__ import annotations
+
+import msgspec
+
+DETAIL_LIMIT = 300
+"""Characters kept of a server's words."""
+ABSENT = msgspec.Raw(b"null")
+"""Stands for a field that is not there; one that is there is another object, whatever it says."""
+
+
+class Usage(msgspec.Struct):
+    """Token counts: of the whole answer, or of all so far."""
+
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+
+
+class Timings(msgspec.Struct):
+    """llama.cpp's own counts."""
+
+    predicted_n: int | None = None
+    prompt_n: int | None = None
+    cache_n: int | None = None
+    draft_n: int | None = None
+    draft_n_accepted: int | None = None
+
+
+class _Delta(msgspec.Struct):
+    content: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    tool_calls: msgspec.Raw = ABSENT
+
+
+class Choice(msgspec.Struct):
+    """What one chunk adds."""
+
+    delta: _Delta | None = None
+    text: str | None = None
+    finish_reason: str | None = None
+    message: _Delta | None = None  # of an answer that is no stream
+
+    def carried(self) -> str:
+        """Whatever the model put out in this chunk: text, reasoning or a part of a tool call."""
+        if self.text:
+            return self.text
+        delta = self.delta or self.message
+        if delta is None:
+            return ""
+        said = (delta.reasoning_content or delta.reasoning or "") + (delta.content or "")
+        if not said and (calls := bytes(delta.tool_calls)) not in {b"null", b"[]"}:
+            return calls.decode("utf-8", "replace")
+        return said
+
+
+class Event(msgspec.Struct):
+    """One event of a stream."""
+
+    choices: list[Choice] | None = None
+    usage: Usage | None = None
+    timings: Timings | None = None
+    error: msgspec.Raw = ABSENT
+    object: str | None = None  # "error" in older vLLM, with `message` beside it
+    message: str | None = None
+
+
+decode_event = msgspec.json.Decoder(Event).decode
+"""One event."""
+DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What decoding a server's JSON can raise."""
+
+
+def error_message(body: bytes) -> str | None:
+    """The server's words in an error document: OpenAI's, vLLM's, FastAPI's or llama.cpp's. None if it is none."""
+    try:
+        document = msgspec.json.decode(body)
+    except DECODE_ERRORS:
+        return None
+    if not isinstance(document, dict):
+        return None
+    error = document.get("error")
+    if error is None or error is False:
+        error = document.get("detail") or (document.get("message") if "choices" not in document else None)
+    if isinstance(error, dict):
+        error = error.get("message") or error
+    if error is None:
+        return None
+    return (error if isinstance(error, str) else msgspec.json.encode(error).decode())[:DETAIL_LIMIT]
