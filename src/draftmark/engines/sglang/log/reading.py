@@ -14,12 +14,14 @@ from typing import Final
 from draftmark.engines.sglang.log.booting import BootReader
 from draftmark.engines.sglang.log.grammar import Rule, grammar
 from draftmark.engines.sglang.log.nouns import BootLog
-from draftmark.engines.sglang.log.records import Record, lines_of, records
+from draftmark.engines.sglang.log.records import Record, Records, chunks_of
 from draftmark.engines.sglang.log.serving import ServingReader, ServingStats
 from draftmark.engines.sglang.log.shutdown import Ending, EndingReader
+from draftmark.engines.sglang.log.skim import Chunk, Skimmer
 
 _SAMPLES: Final = 10
 _LONGEST_SAMPLE: Final = 200
+_CHUNK_LINES: Final = 512
 
 # `Name: text` or a bare `Name` at the margin, as Python ends a traceback.
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(?::|$)")
@@ -50,8 +52,18 @@ class SglangLog:
 def read_log(lines: Iterable[str]) -> SglangLog:
     """Read a log, with or without line ends. Lines that are gone through once may come from a pipe."""
     reader = _LogReader()
-    for record in records(lines):
-        reader.take(record)
+    whole: list[str] = []
+    for line in lines:
+        if line and line.find("\n") == len(line) - 1:
+            whole.append(line)
+        else:
+            reader.chunk("".join(whole))
+            whole.clear()
+            reader.line(line)
+        if len(whole) >= _CHUNK_LINES:
+            reader.chunk("".join(whole))
+            whole.clear()
+    reader.chunk("".join(whole))
     return reader.result()
 
 
@@ -61,8 +73,14 @@ def read_log_file(path: Path) -> SglangLog:
     Raises:
         OSError: It cannot be opened or read.
     """
+    reader = _LogReader()
     with path.open("rb") as file:
-        return read_log(lines_of(file))
+        for chunk in chunks_of(file):
+            if chunk.endswith("\n"):
+                reader.chunk(chunk)
+            else:
+                reader.line(chunk)
+    return reader.result()
 
 
 class _LogReader:
@@ -71,11 +89,63 @@ class _LogReader:
         self.boot = BootReader(self.grammar)
         self.serving = ServingReader()
         self.ending = EndingReader()
-        self.total = self.unknown = 0
+        self.records = Records()
+        self.skimmer = Skimmer()
+        self.skimmed: Chunk | None = None
+        self.reached = self.counted = 0  # rows of it
+        self.number = self.total = self.unknown = 0
         self.cut = self.in_traceback = False
         self.samples: dict[str, str] = {}
 
+    def chunk(self, text: str) -> None:
+        """Read whole lines, each with its end."""
+        if not text:
+            return
+        self.records.ends = True
+        chunk = self.skimmed = self.skimmer.read(text)
+        self.reached = self.counted = 0
+        for row in chunk.left_over():
+            self._skim(row, text)
+            line = chunk.others[row]
+            self.skimmer.learn(line)
+            self.line(line)
+            self.reached = row + 1
+        self._skim(len(chunk.others), text)
+        self._settle()
+        self.skimmed = None
+
+    def _skim(self, end: int, text: str) -> None:
+        """The rows up to this one are batches and requests, like many before."""
+        start, self.reached = self.reached, end
+        if start == end or self.skimmed is None:
+            return
+        if self.records.held:  # the first of them goes on with a line that was begun
+            self.reached = start
+            self._settle()
+            for line in text.split("\n")[start:end]:
+                self.line(line + "\n")
+            self.reached = self.counted = end
+            return
+        self.in_traceback = False
+        self.number += end - start
+        self.total += end - start
+        for rank in dict.fromkeys(self.skimmed.ranks[start:end]):
+            self.serving.hears(rank[1:])
+
+    def _settle(self) -> None:
+        """Count what was skimmed so far: something else is about to change the figures, or whose they are."""
+        if self.skimmed is not None and self.counted < self.reached:
+            self.skimmed.count(self.serving, self.counted, self.reached)
+            self.counted = self.reached
+
+    def line(self, line: str) -> None:
+        """Read one line."""
+        self.number += 1
+        for record in self.records.of(self.number, line):
+            self.take(record)
+
     def take(self, record: Record) -> None:
+        """Read one record."""
         self.total += 1
         if record.cut:
             self.cut = True
@@ -93,11 +163,13 @@ class _LogReader:
 
     def _known(self, record: Record, rule: Rule, match: re.Match[str]) -> None:
         if rule.use == "serving":
+            self._settle()
             self.serving.take(record, rule.name, match)
             return
         if rule.use == "noise":
             return
         if self.boot.begins(rule):
+            self._settle()
             self.boot.begin(record, rule)
             self.serving, self.ending = ServingReader(), EndingReader()
         self.boot.take(record, rule, match)
@@ -127,6 +199,9 @@ class _LogReader:
             self.samples[start] = record.text[:_LONGEST_SAMPLE]
 
     def result(self) -> SglangLog:
+        """When all was read."""
+        for record in self.records.rest():
+            self.take(record)
         count = LineCount(self.total, self.total - self.unknown, self.unknown, tuple(self.samples.values()))
         boot = self.boot.result(unknown=self.unknown, cut=self.cut)
         return SglangLog(boot, self.serving.result(), self.ending.result(), count)

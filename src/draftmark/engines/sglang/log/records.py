@@ -10,10 +10,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
-from typing import BinaryIO, NamedTuple
+from io import StringIO
+from typing import BinaryIO, Final, NamedTuple
 
 LONGEST_LINE = 1 << 20
 """Characters of a line that are looked at, and bytes that are held: a file may be one line of a gigabyte."""
+
+_BLOCK: Final = 1 << 17
 
 _STAMP = re.compile(r"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d+)?)((?: [A-Z_]+\d+)*)\] ")
 # The usual line: a stamp, and nothing more that would divide it.
@@ -40,24 +43,69 @@ class Record(NamedTuple):
     """Whether this is the end of a file that stops in the middle of a line."""
 
 
+def chunks_of(file: BinaryIO) -> Iterator[str]:
+    """An open file in chunks of whole lines; a line that is longer than a chunk in pieces, broken bytes as U+FFFD.
+
+    A chunk without a line end at its end is one such piece, or the end of the file.
+    """
+    rest = b""
+    while block := file.read(_BLOCK):
+        rest += block
+        while len(rest) >= LONGEST_LINE and b"\n" not in rest[:LONGEST_LINE]:
+            yield rest[:LONGEST_LINE].decode("utf-8", "replace")
+            rest = rest[LONGEST_LINE:]
+        end = rest.rfind(b"\n") + 1
+        if end:
+            yield rest[:end].decode("utf-8", "replace")
+            rest = rest[end:]
+    if rest:
+        yield rest.decode("utf-8", "replace")
+
+
 def lines_of(file: BinaryIO) -> Iterator[str]:
     """The lines of an open file with their line ends; longer ones in pieces, broken bytes as U+FFFD."""
-    while line := file.readline(LONGEST_LINE):
-        yield line.decode("utf-8", "replace")
+    for chunk in chunks_of(file):
+        yield from StringIO(chunk, newline="\n")
+
+
+class Records:
+    """Makes records of lines, as they are given. `held`: a part of a line whose other parts are to come."""
+
+    def __init__(self) -> None:
+        self.held = ""
+        self._first = 0
+        self.ends = False
+        """Whether the lines have line ends, so that one without is cut."""
+
+    def of(self, number: int, line: str) -> Iterable[Record]:
+        """The records of one line, blank ones left out."""
+        if line[:1] != "[" or self.held:
+            text, partial = _unpacked(line)
+            number = self._first = self._first if self.held else number
+            if partial and len(self.held) < LONGEST_LINE:
+                self.held += text
+                return ()
+            line, self.held = self.held + text, ""
+        complete = line[-1:] == "\n"
+        self.ends = self.ends or complete
+        usual = _USUAL.match(line) if complete or not self.ends else None
+        if usual is not None:
+            time, rank, text = usual.groups()
+            return (Record(number, time, rank[1:], text, cut=False),)
+        return _divided(number, line, cut=self.ends and not complete)
+
+    def rest(self) -> Iterable[Record]:
+        """When all lines were given: what was held."""
+        line, self.held = self.held, ""
+        return _divided(self._first, line, cut=self.ends) if line else ()
 
 
 def records(lines: Iterable[str]) -> Iterator[Record]:
     """The records of a log, blank ones left out."""
-    ends = False
-    for number, line in _joined(lines):
-        complete = line[-1:] == "\n"
-        ends = ends or complete
-        usual = _USUAL.match(line) if complete or not ends else None
-        if usual is not None:
-            time, rank, text = usual.groups()
-            yield Record(number, time, rank[1:], text, cut=False)
-        else:
-            yield from _divided(number, line, cut=ends and not complete)
+    reader = Records()
+    for number, line in enumerate(lines, start=1):
+        yield from reader.of(number, line)
+    yield from reader.rest()
 
 
 def _divided(number: int, line: str, *, cut: bool) -> Iterator[Record]:
@@ -83,24 +131,6 @@ def _stamped(number: int, piece: str, *, cut: bool) -> Iterator[Record]:
         time, rank, start = stamp[1], stamp[2][1:], stamp.end()
     if piece[start:] or time is not None:
         yield Record(number, time, rank, piece[start:], cut)
-
-
-def _joined(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
-    """The lines with the number of their first part: a runtime's JSON unpacked, its parts put together."""
-    held, first = "", 0
-    for number, line in enumerate(lines, start=1):
-        if line[:1] == "[" and not held:
-            yield number, line
-            continue
-        text, partial = _unpacked(line)
-        first = first if held else number
-        if partial and len(held) < LONGEST_LINE:
-            held += text
-            continue
-        yield first, held + text
-        held = ""
-    if held:
-        yield first, held
 
 
 def _unpacked(line: str) -> tuple[str, bool]:

@@ -7,9 +7,12 @@ The accept rate is left alone: its meaning changed between 0.5.10 and 0.5.12, th
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import frexp, ldexp
+from itertools import islice
+from struct import pack, unpack
 from typing import Final, NamedTuple
 
 from draftmark.engines.sglang.log.records import Record
@@ -33,41 +36,52 @@ class Streaming:
     """The median of a stream of printed numbers, in bounded memory: exact up to 4096 different, else to 0.2 %."""
 
     def __init__(self) -> None:
-        self.tally: dict[str | float, int] = {}
+        self.tally: Counter[str] = Counter()
+        self.bins: Counter[int] | None = None
+        """Instead of `tally`, once there were too many to keep apart."""
         self.last = ""
         self.largest = float("-inf")
-        self.coarse = False
 
     def add(self, text: str) -> None:
         """Take one more. A text that was seen before is a number; a new one has to be."""
-        seen = self.tally.get(text)
-        if seen is not None:
-            self.tally[text] = seen + 1
-            self.last = text
-        else:
-            self._add_new(text)
-
-    def _add_new(self, text: str) -> None:
-        value = _number(text)
-        if value is None:
-            return
+        if text not in self.tally:
+            value = _number(text)
+            if value is None:
+                return
+            self.largest = max(self.largest, value)
         self.last = text
-        self.largest = max(self.largest, value)
-        key = _rounded(value) if self.coarse else text
-        self.tally[key] = self.tally.get(key, 0) + 1
-        if not self.coarse and len(self.tally) > _EXACT:
-            self.tally, self.coarse = self._values(_rounded), True
+        if self.bins is None:
+            self.tally[text] += 1
+            self._bound()
+        else:
+            self.bins[_bins([float(text)])[0]] += 1
 
-    def _values(self, key: Callable[[float], float]) -> dict[str | float, int]:
-        values: dict[str | float, int] = {}
-        for text, times in self.tally.items():
-            value = key(float(text))
-            values[value] = values.get(value, 0) + times
-        return values
+    def add_column(self, texts: Sequence[str]) -> None:
+        """Take many, numbers all of them, "" left out. The last of them is for the caller to tell."""
+        if self.bins is not None:
+            values = list(map(float, filter(None, texts)))
+            if values:
+                self.largest = max(self.largest, *values)
+                self.bins.update(_bins(values))
+            return
+        before = len(self.tally)
+        self.tally.update(texts)
+        del self.tally[""]
+        new = islice(reversed(self.tally), len(self.tally) - before)
+        self.largest = max(self.largest, *map(float, new), self.largest)
+        self._bound()
+
+    def _bound(self) -> None:
+        if len(self.tally) > _EXACT:
+            self.bins = Counter()
+            for key, times in zip(_bins(list(map(float, self.tally))), self.tally.values(), strict=True):
+                self.bins[key] += times
+            self.tally = Counter()
 
     def figure(self) -> Figure | None:
         """The figure so far; None without a value. Of an even number of values, the lower of the middle two."""
-        values = sorted((float(value), times) for value, times in self._values(float).items())
+        exact = ((float(text), times) for text, times in self.tally.items())
+        values = sorted(exact if self.bins is None else ((_of_bin(key), n) for key, n in self.bins.items()))
         count = sum(times for _, times in values)
         middle, passed = (count + 1) // 2, 0
         for value, times in values:
@@ -77,10 +91,19 @@ class Streaming:
         return None
 
 
-def _rounded(value: float) -> float:
-    """To nine binary digits, which is within 0.2 %."""
-    digits, exponent = frexp(value)
-    return ldexp(round(digits * 512), exponent - 9)
+_DROPPED: Final = 44  # binary digits of a float's 52 after the first
+
+
+def _bins(values: list[float]) -> list[int]:
+    """Each rounded to nine binary digits, which is within 0.2 %, as an integer."""
+    half = 1 << (_DROPPED - 1)
+    bits = memoryview(array("d", values)).cast("B").cast("q")
+    return [(each + half) >> _DROPPED for each in bits]
+
+
+def _of_bin(key: int) -> float:
+    value: float = unpack("d", pack("q", key << _DROPPED))[0]
+    return value
 
 
 class AdaptiveStep(NamedTuple):
@@ -136,6 +159,24 @@ _FIGURES: Final = {
 }
 _IN_PREFILL: Final = {"#queue-req": "queue", "input throughput (token/s)": "input_throughput"}
 _IN_PREFILL_TOO: Final = ("token usage", "full token usage", "swa token usage", "mamba usage")
+_PREFILL_FIGURES: Final = {**_IN_PREFILL, **{name: _FIGURES[name] for name in _IN_PREFILL_TOO}}
+
+
+_NEW, _CACHED = "#new-token", "#cached-token"
+_GRAPH: Final = " graph"
+
+
+def value_of(kind: str, name: str) -> str | None:
+    """What a value that `ServingReader.take_columns` takes looks like: a pattern; None if nothing comes of it."""
+    if kind == "Prefill":
+        if name in (_NEW, _CACHED):
+            return r"[0-9]{1,15}+"
+        known = name in _PREFILL_FIGURES
+    else:
+        if name not in _FIGURES and name.endswith(_GRAPH):
+            return "True|False"
+        known = name in _FIGURES
+    return r"[0-9]{1,12}+(?:\.[0-9]{1,12}+)?+" if known else None
 
 
 class ServingReader:
@@ -144,8 +185,7 @@ class ServingReader:
     def __init__(self) -> None:
         self._figures = {name: Streaming() for name in {*_FIGURES.values(), *_IN_PREFILL.values()}}
         self._decode = {key: self._figures[name] for key, name in _FIGURES.items()}
-        self._prefill = {key: self._figures[name] for key, name in _IN_PREFILL.items()}
-        self._prefill.update({key: self._decode[key] for key in _IN_PREFILL_TOO})
+        self._prefill = {key: self._figures[name] for key, name in _PREFILL_FIGURES.items()}
         self._prefills = self._decodes = self._new = self._cached = 0
         self._graph = {"True": 0, "False": 0}
         self._retractions = self._retracted = self._aborted = self._steps = 0
@@ -155,8 +195,7 @@ class ServingReader:
 
     def take(self, record: Record, name: str, match: re.Match[str]) -> None:
         """Note a line; `name` is its rule. Every rank of a replica may say the same: one of them is listened to."""
-        counts = self._counts.get(record.rank)
-        if not (self._counted(record.rank) if counts is None else counts):
+        if not self.hears(record.rank):
             return
         if name == "decode":
             self._take_decode(match["pairs"])
@@ -171,6 +210,56 @@ class ServingReader:
             self._steps += 1
             accepted = _number(match["len"]) or 0.0
             self._step = AdaptiveStep(record.line, _count(match["old"]), _count(match["new"]), accepted)
+
+    def hears(self, rank: str) -> bool:
+        """Whether lines of this rank count, now that one of them was seen."""
+        counts = self._counts.get(rank)
+        return self._counted(rank) if counts is None else counts
+
+    def take_columns(
+        self, kind: str, names: Sequence[str], heads: Sequence[str], columns: Sequence[Sequence[str]]
+    ) -> list[tuple[str, Sequence[str]]]:
+        """Note many lines of one kind at once.
+
+        Args:
+            kind: "Decode" or "Prefill".
+            names: Of values, each with a `value_of`.
+            heads: A row a line, "" for one that is of another kind or has other names.
+            columns: The values, for each of `names`.
+
+        Returns:
+            Figures and the columns that they are in, for `last`.
+        """
+        rows = len(heads) - heads.count("")
+        if not rows:
+            return []
+        if kind == "Decode":
+            self._decodes += rows
+        else:
+            self._prefills += rows
+        where = _FIGURES if kind == "Decode" else _PREFILL_FIGURES
+        figures = []
+        for name, column in zip(names, columns, strict=True):
+            figure = where.get(name)
+            if figure is None:
+                self._take_counts(name, column)
+                continue
+            self._figures[figure].add_column(column)
+            figures.append((figure, column))
+        return figures
+
+    def _take_counts(self, name: str, column: Sequence[str]) -> None:
+        if name == _NEW:
+            self._new += sum(map(int, filter(None, column)))
+        elif name == _CACHED:
+            self._cached += sum(map(int, filter(None, column)))
+        else:
+            for value in self._graph:
+                self._graph[value] += column.count(value)
+
+    def last(self, figure: str, values: Iterable[str]) -> None:
+        """Which of the values came last: the first among these."""
+        self._figures[figure].last = next(filter(None, values))
 
     def _counted(self, rank: str) -> bool:
         """Whether this rank is the first of its replica (`DP1`) that said something."""
@@ -188,16 +277,16 @@ class ServingReader:
             figure = self._decode.get(key)
             if figure is not None:
                 figure.add(value)
-            elif value in self._graph and key.endswith(" graph"):
+            elif value in self._graph and key.endswith(_GRAPH):
                 self._graph[value] += 1
 
     def _take_prefill(self, pairs: str) -> None:
         self._prefills += 1
         for pair in pairs.split(", "):
             key, _, value = pair.partition(": ")
-            if key == "#new-token":
+            if key == _NEW:
                 self._new += _count(value)
-            elif key == "#cached-token":
+            elif key == _CACHED:
                 self._cached += _count(value)
             else:
                 figure = self._prefill.get(key)
