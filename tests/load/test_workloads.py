@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from draftmark.errors import BadInputError, UsageError
-from draftmark.load import workloads
+from draftmark.load import files
 from draftmark.load.workloads import MAX_LINE_BYTES, load_workloads, workload_from_file
 from draftmark.model import Message
 
@@ -39,9 +39,10 @@ def test_the_built_in_sets() -> None:
 
 def test_named_sets_come_in_the_order_named_and_once() -> None:
     assert [w.name for w in load_workloads(["chat", "copy", "chat"])] == ["chat", "copy"]
-    with pytest.raises(UsageError, match="'code'") as caught:
-        load_workloads(["code"])
-    assert "copy or chat" in caught.value.next_step
+    with pytest.raises(UsageError, match="'coda'") as caught:
+        load_workloads(["coda"])
+    assert "copy, chat, code" in caught.value.next_step
+    assert [w.name for w in load_workloads()] == ["copy", "chat"]
 
 
 def test_the_three_forms(tmp_path: Path) -> None:
@@ -99,12 +100,10 @@ GOOD = {"prompt": "fine"}
         ("{'prompt': 1}", "not JSON"),
         ('{"prompt": "cut', "not JSON"),
         ("[" * 100_000, "not JSON"),
-        ({"text": "x"}, "neither messages, conversations nor prompt"),
+        ({"text": "x"}, "neither messages, conversations, turns nor prompt"),
         ('"a text"', "an object was expected, not a text"),
         ("3", "not a number"),
         ("null", "not null"),
-        ({"conversations": [{"from": "gpt", "value": "x"}]}, "no human turn"),
-        ({"conversations": [{"from": "alien", "value": "x"}]}, "unknown speaker 'alien'"),
         ({"conversations": "x"}, "conversations must be a list, not a text"),
         ({"conversations": [{"value": "x"}]}, 'needs "from" and "value"'),
         ({"messages": []}, "no human turn"),
@@ -113,6 +112,12 @@ GOOD = {"prompt": "fine"}
         ({"messages": [{"role": "user", "content": None}]}, "must be text"),
         ({"messages": ["x"]}, 'needs "role" and "content"'),
         ({"prompt": ""}, "prompt must be a text"),
+        ({"turns": []}, "turns is empty"),
+        ({"turns": "x"}, "turns must be a list, not a text"),
+        ({"turns": ["x", ""]}, "turns must be texts"),
+        ({"turns": [{"content": "x"}]}, "turns must be texts"),
+        ('{"turns": ["x", "\\ud800"]}', "the text has half"),
+        ('{"prompt": "x", "category": "\\ud800"}', "the category has half"),
         ({"prompt": "x", "max_tokens": 0}, "max_tokens"),
         ({"prompt": "x", "max_tokens": True}, "max_tokens"),
         ({"prompt": "x", "temperature": -1}, "temperature"),
@@ -173,7 +178,7 @@ def test_files_that_cannot_be_used(tmp_path: Path) -> None:
         (b"[]", "has no prompts"),
         (b'{"prompt": "ok"}\n{"prompt": "caf\xe9"}\n', "line 2: not UTF-8"),
         (b'{"prompt": "ok"}\nGGUF\0\0', "line 2: a zero byte"),
-        (b'{"prompt": "' + b"x" * MAX_LINE_BYTES + b'"}', "line 1: 8.0 MiB in one line"),
+        (b'{"prompt": "' + b"x" * MAX_LINE_BYTES + b'"}', "line 1: over 8 MiB in one line"),
         (b'[{"prompt": "' + b"x" * MAX_LINE_BYTES + b'"}]', "line 1: an entry over the limit"),
     ]
     for i, (content, why) in enumerate(cases):
@@ -209,11 +214,11 @@ def test_what_never_ends_is_not_read(tmp_path: Path) -> None:
 
 def test_a_file_too_large_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path / "large.jsonl", GOOD)
-    os.truncate(path, workloads.MAX_FILE_BYTES + 1)  # sparse
+    os.truncate(path, files.MAX_FILE_BYTES + 1)  # sparse
     with pytest.raises(BadInputError, match="over the limit of 256 MiB") as caught:
         workload_from_file(path, max_tokens=5)
     assert caught.value.next_step
-    monkeypatch.setattr(workloads, "MAX_FILE_BYTES", 10)
+    monkeypatch.setattr(files, "MAX_FILE_BYTES", 10)
     with pytest.raises(BadInputError, match="over the limit"):  # one whose size the kernel gives as 0
         workload_from_file(Path("/proc/self/status"), max_tokens=5)
 
