@@ -9,11 +9,12 @@ from rich.console import Console
 
 from draftmark.errors import DraftmarkError, UnrestoredError
 from draftmark.report import figures
+from draftmark.report.bench_table import print_bench
 from draftmark.report.console import hanging, heading, line, raw_line
 from draftmark.report.figures import plural, visible
 from draftmark.report.reading import read_result
 from draftmark.report.result_table import result_table
-from draftmark.report.terminal_documents import print_bench, print_compare, print_inspect, print_plan
+from draftmark.report.terminal_documents import print_compare, print_inspect, print_plan
 from draftmark.report.view import ResultView
 from draftmark.report.words import outcome, proof, reason, restored, status, trial_note
 

@@ -1,4 +1,4 @@
-"""The other verbs' documents on the terminal: bench, inspect, plan, compare."""
+"""The other verbs' documents on the terminal: inspect, plan, compare."""
 
 from __future__ import annotations
 
@@ -15,34 +15,6 @@ from draftmark.report import figures
 from draftmark.report.console import fit_encoding, hanging, heading, line, raw_line
 from draftmark.report.fields import Document, mapping, mappings, number, plain, text, texts
 from draftmark.report.figures import plural, visible
-from draftmark.report.words import at_once
-
-LATENCIES = (
-    ("ttft_ms", "time to first token"),
-    ("tpot_ms", "time per output token"),
-    ("itl_ms", "inter-token latency"),
-    ("chunk_gap_ms", "gap between chunks"),
-    ("e2e_ms", "end to end"),
-)
-QUANTILES = ("mean", "p50", "p90", "p95", "p99", "max")
-
-
-def print_bench(document: Mapping[str, Any], console: Console) -> None:
-    """A load run: latencies and throughput per workload and concurrency; the throughput once more at the end."""
-    levels = mappings(document, "levels") or [document]
-    if service := text(document, "service"):
-        line(console, service, "bold")
-    for level in levels:
-        _print_level(level, console)
-    console.print()
-    for level in levels:
-        disturbed = ", disturbed: see above" if texts(level, "disturbed") else ""
-        hanging(
-            console,
-            f"{_level_title(level)}: ",
-            f"{figures.rate(number(level, 'output_tok_s'))} tok/s{disturbed}",
-            "bold",
-        )
 
 
 def print_inspect(document: Mapping[str, Any], console: Console) -> None:
@@ -147,47 +119,6 @@ def print_compare(document: Mapping[str, Any], console: Console) -> None:
 
 
 # --- parts ------------------------------------------------------------------------------------------------
-
-
-def _print_level(level: Document, console: Console) -> None:
-    heading(console, _level_title(level))
-    counted = f"{plural(number(level, 'requests'), 'request')} in {figures.duration(number(level, 'duration_s'))}"
-    rate = f"{figures.rate(number(level, 'output_tok_s'))} tok/s"
-    decode = number(level, "decode_tok_s")
-    rate += " in all, prompts read included"
-    if decode is not None:
-        rate += f"; decode {figures.rate(decode)} tok/s a request"
-    hanging(console, "  ", f"{counted}, {_errors(level)}; output {rate}")
-    accepted = [
-        f"{name} {figures.length(value)}"
-        for name, key in (("accept length", "accept_len"), ("tokens per step", "tokens_per_step"))
-        if (value := number(level, key)) is not None
-    ]
-    if accepted:
-        hanging(console, "  ", ", ".join(accepted))
-    table = _table(("  ms", "<"), *((quantile, ">") for quantile in QUANTILES))
-    for key, name in LATENCIES:
-        spread = mapping(level, key)
-        _add(table, console, f"  {name}", *(figures.millis(number(spread, quantile)) for quantile in QUANTILES))
-    console.print(table)
-    for assumption in texts(level, "assumptions"):
-        hanging(console, "  assumed: ", assumption, "dim")
-    for reason in texts(level, "disturbed"):
-        hanging(console, "  disturbed: ", reason, "yellow")
-
-
-def _errors(level: Document) -> str:
-    if level.get("errors") is None:
-        return "errors not counted"
-    errors = mapping(level, "errors")
-    said = ", ".join(f"{plain(errors[kind])} {visible(str(kind))}" for kind in errors)
-    return f"errors: {said}" if said else "no errors"
-
-
-def _level_title(level: Document) -> str:
-    slots = number(level, "concurrency")
-    named = [text(level, "workload"), None if slots is None else at_once(int(slots))]
-    return ", ".join(part for part in named if part) or "load"
 
 
 def _diff_style(entry: str) -> str:
