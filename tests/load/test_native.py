@@ -15,7 +15,8 @@ from draftmark.load.answers import Answer
 from draftmark.load.client import LoadRun, run_closed_loop
 from draftmark.load.http1 import Exchange
 from draftmark.load.measurement import measure
-from draftmark.load.native import GenerateReader, generate_body, token_ids, tokenize_body
+from draftmark.load.native import GenerateReader
+from draftmark.load.protocols import generate_body, token_ids, tokenize_body
 from draftmark.model import Message, Prompt, RequestRecord, Workload
 from draftmark.run.records import decode_lines, encode_line
 

@@ -94,7 +94,8 @@ class RequestRecord:
             user would feel, though no server was asked yet. None in a closed loop.
         turn: 0 for the first question of a conversation, 1 for its first follow-up, …
         category: Of the prompt.
-        sent_at_s: The first byte was written.
+        sent_at_s: The first byte was written. Below 0 for the warm-up of an open loop, sent before the begin.
+        connect_s: How long opening a connection for it took, before it was sent; None over a kept one.
         first_byte_at_s: First byte of the answer's body.
         first_token_at_s: The first chunk that carries text.
         last_token_at_s: The last chunk that carries text.
@@ -123,6 +124,7 @@ class RequestRecord:
     turn: int = 0
     category: str | None = None
     sent_at_s: float
+    connect_s: float | None = None
     first_byte_at_s: float | None = None
     first_token_at_s: float | None = None
     last_token_at_s: float | None = None

@@ -87,10 +87,11 @@ def paused(records: Sequence[RequestRecord]) -> str | None:
 
 
 def load_faults(run: LoadRun, max_error_rate: float, max_loop_lag_ms: float) -> tuple[str, ...]:
-    """Reasons on the client's side: errors over the limit, a run cut short, a lagging event loop."""
+    """Reasons on the client's side: errors over the limit, a run cut short, a lagging loop, a schedule not kept."""
     faults: list[str] = []
     if run.stopped_because:
         faults.append(run.stopped_because)
+    faults += run.disturbed
     counted = [record for record in run.records if not record.warmup]
     # `cut` is our own doing, told by `stopped_because`.
     failed = [record for record in counted if record.error not in (None, "cut")]
