@@ -166,3 +166,16 @@ def test_hostile_text_is_shown_not_obeyed(show: Any, screen: Any) -> None:
     show(document, printed.console)
     assert "\x1b" not in printed.text
     assert "\\x1b[2J[red]x[/red]" in printed.flat
+
+
+@pytest.mark.parametrize("show", [print_inspect, print_plan])
+def test_the_roofline_is_told_in_sentences(screen: Any, show: Any) -> None:
+    sentences = ["experts wait for memory", "a round takes 1 ms"]
+    found = {"sentences": sentences, "assumptions": ["bf16"], "rounds": [{"depth": 1}]}
+    printed = screen()
+    show({"roofline": found, "hazards": []}, printed.console)
+    assert "roofline: experts wait for memory\nroofline: a round takes 1 ms\n  assumed: bf16\n" in printed.text
+    assert "rounds" not in printed.text
+    nothing = screen()
+    show({"roofline": None, "hazards": []}, nothing.console)
+    assert "roofline" not in nothing.text

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from draftmark.cli import compose, options, services
+from draftmark.cli import compose, options, roofline, services
 from draftmark.cli.output import print_json, result_console
 from draftmark.engines.detect import detect
 from draftmark.model import Health, ServiceKind
@@ -17,6 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     options.service(parser)
     options.header(parser)
+    roofline.add_argument(parser)
     parser.set_defaults(load_from="auto")  # says where `tune` would send them from
 
 
@@ -43,7 +44,7 @@ def _startable(args: argparse.Namespace) -> dict[str, Any]:
         from draftmark.cli.unit_target import UnitTarget
 
         assert isinstance(target, UnitTarget)  # noqa: S101 - the only live kind
-        return inspect_unit(target)
+        return {**inspect_unit(target), "roofline": roofline.described(target, args.measured)}
     base_url = target.engine.base_url(target.command)
     facts = target.engine.summary(target.command)
     hazards = target.engine.hazards(target.command)
@@ -68,6 +69,7 @@ def _startable(args: argparse.Namespace) -> dict[str, Any]:
         "speculation": {"depth": target.engine.depth(target.command), "method": facts.pop("method", None)},
         "flags": facts,
         "host": local_facts(),
+        "roofline": roofline.described(target, args.measured),
         "hazards": hazards,
     }
 

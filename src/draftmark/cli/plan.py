@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from draftmark.cli import options
+from draftmark.cli import options, roofline
 from draftmark.cli.output import print_json, result_console
 from draftmark.cli.planning import Planned, planned
 from draftmark.model import Arm
@@ -26,11 +26,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.service(parser, default="embedded:")
     options.sweep(parser)
     options.workload(parser)
+    roofline.add_argument(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Show the plan; nothing is started."""
-    document = describe(planned(args))
+    work = planned(args)
+    document = {**describe(work), "roofline": _roofline(work, args)}
     if args.json:
         print_json(document)
     else:
@@ -68,6 +70,12 @@ def describe(work: Planned) -> dict[str, Any]:
         "minutes": round(expected_minutes(start_s, measure_s, stop_s, info.schedule), 1),
         "assumed": {"start_s": start_s, "measure_s": round(measure_s, 1), "stop_s": stop_s},
     }
+
+
+def _roofline(work: Planned, args: argparse.Namespace) -> dict[str, Any] | None:
+    """What the cards bound of the arms that can be started."""
+    depths = [arm.depth for arm in work.info.arms if arm.name not in work.info.refused]
+    return roofline.described(work.target, args.measured, depths=depths, levels=work.info.concurrency)
 
 
 def _arm(work: Planned, arm: Arm) -> dict[str, Any]:

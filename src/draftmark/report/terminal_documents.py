@@ -20,7 +20,7 @@ from draftmark.report.figures import plural, visible
 def print_inspect(document: Mapping[str, Any], console: Console) -> None:
     """Facts by section, then what would stop tuning from being safe."""
     for section, facts in document.items():
-        if section == "hazards" or not isinstance(facts, Mapping):
+        if section in ("hazards", "roofline") or not isinstance(facts, Mapping):
             continue
         heading(console, visible(section))
         facts = {fact: value for fact, value in facts.items() if value not in ([], (), {}, "")}
@@ -32,6 +32,7 @@ def print_inspect(document: Mapping[str, Any], console: Console) -> None:
             console.print(shown.append(_fit(plain(value), console), "none"), soft_wrap=True)
     hazards = mappings(document, "hazards")
     console.print()
+    _print_roofline(document, console)
     _print_load_from(document, console)
     for hazard in hazards:
         hanging(console, "hazard: ", text(hazard, "what") or figures.UNKNOWN, "bold yellow")
@@ -60,6 +61,7 @@ def print_plan(document: Mapping[str, Any], console: Console) -> None:
     _print_drop_ins(arms, console)
     schedule = texts(document, "schedule")
     console.print()
+    _print_roofline(document, console)
     _print_load_from(document, console)
     if schedule:
         hanging(console, "order: ", " ".join(schedule), "dim")
@@ -81,6 +83,15 @@ def _print_load_from(document: Document, console: Console) -> None:
     """Of a live service: the way to it is in the figures, or is not."""
     if load_from := text(document, "load_from"):
         hanging(console, "load: ", f"requests are sent from {load_from}", "dim")
+
+
+def _print_roofline(document: Document, console: Console) -> None:
+    """What the GPU bounds, where the model and the card are known."""
+    found = mapping(document, "roofline")
+    for sentence in texts(found, "sentences"):
+        hanging(console, "roofline: ", sentence)
+    for assumption in texts(found, "assumptions"):
+        hanging(console, "  assumed: ", assumption, "dim")
 
 
 def _print_drop_ins(arms: list[Document], console: Console) -> None:

@@ -1,0 +1,94 @@
+"""What the cards bound of a service, for `inspect` and `plan`; nothing where model or card is not known."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from draftmark.cli.fitting import scene_of
+from draftmark.engines.roofline import Measured, Roofline, document, measured_rounds
+from draftmark.engines.sglang.engine import SGLang
+from draftmark.engines.sglang.roofline import same_model, served
+from draftmark.errors import BadInputError, DraftmarkError, UsageError
+from draftmark.model import Arm
+
+if TYPE_CHECKING:
+    from draftmark.cli.target import Target
+
+LEVELS = (1, 8, 32)
+_CONTEXT = 1024
+# Of a service that drafts nothing and could: SGLang's own default of steps.
+_ASKED_DEPTH = 3
+_OWN_LAYERS = ("--speculative-algorithm", "NEXTN")
+
+
+def add_argument(parser: argparse.ArgumentParser) -> None:
+    """Where measured rounds are taken from."""
+    parser.add_argument(
+        "--measured",
+        type=Path,
+        metavar="RUN",
+        help="a run directory of this service: its measured rounds are shown beside what the GPU bounds",
+    )
+
+
+def described(
+    target: Target,
+    measured: Path | None,
+    *,
+    depths: Sequence[int] | None = None,
+    levels: Sequence[int] = LEVELS,
+) -> dict[str, Any] | None:
+    """The `roofline` of a service; None where there is nothing to say.
+
+    Args:
+        target: The service; only SGLang's tells its model by a config.json.
+        measured: A run directory.
+        depths: Of the arms; None for the service's own depth, or that of SGLang's default where it could draft.
+        levels: Concurrencies.
+    """
+    if not isinstance(target.engine, SGLang):
+        return None
+    engine, rounds = target.engine, () if measured is None else _rounds(measured, target)
+    wanted = tuple(depths) if depths is not None else (engine.depth(target.command) or _ASKED_DEPTH,)
+    try:
+        drafting = _drafting(target.command, engine, max(wanted))
+        found = served(target.command, drafting, scene_of(target), target.version)
+        if found is None:
+            return None
+        drafts = found[0].draft != "unknown" or depths is not None
+        return document(
+            Roofline(found[0]),
+            wanted if drafts else (0,),
+            levels,
+            _CONTEXT,
+            measured=rounds,
+            assumptions=found[1] if drafts else (),
+        )
+    except DraftmarkError:
+        return None
+
+
+def _drafting(command: tuple[str, ...], engine: SGLang, depth: int) -> Sequence[str]:
+    """The command line with drafts; where it names no method, with the model's own layers."""
+    try:
+        return engine.with_arm(command, Arm(depth))
+    except UsageError:
+        return engine.with_arm((*command, *_OWN_LAYERS), Arm(depth))
+
+
+def _rounds(run: Path, target: Target) -> tuple[Measured, ...]:
+    from draftmark.run.directory import RunDirectory
+    from draftmark.tune.result import derive
+
+    record = RunDirectory.open(run).load()
+    info = record.info
+    if info.engine != target.engine.name or not same_model(info.command, target.command, target.version):
+        raise BadInputError(
+            f"{run} measured another model, or another number of GPUs: its rounds are not this service's",
+            evidence=(info.service,),
+            next_step="name a run of this service, or leave --measured out",
+        )
+    return measured_rounds(derive(record))

@@ -1,0 +1,65 @@
+"""Cards by name, and what their figures must have in common."""
+
+from __future__ import annotations
+
+import pytest
+
+from draftmark.engines.roofline.cards import card_of, cards
+from draftmark.engines.sglang.memory import cards as memory
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("NVIDIA H200", "h200"),
+        ("NVIDIA H200 NVL", "h200 nvl"),
+        ("NVIDIA H100 80GB HBM3", "h100"),
+        ("NVIDIA H100 PCIe", "h100 pcie"),
+        ("NVIDIA H100 NVL", "h100 nvl"),
+        ("NVIDIA GH200 480GB", "gh200"),
+        ("NVIDIA A100-SXM4-80GB", "a100"),
+        ("NVIDIA A100-SXM4-40GB", "a100-sxm4-40gb"),
+        ("NVIDIA A100 80GB PCIe", "a100 80gb pcie"),
+        ("NVIDIA A100-PCIE-40GB", "a100-pcie-40gb"),
+        ("NVIDIA B200", "b200"),
+        ("NVIDIA GB200", "gb200"),
+        ("NVIDIA L4", "l4"),
+        ("NVIDIA L40", "l40"),
+        ("NVIDIA L40S", "l40s"),
+        ("NVIDIA A10G", "a10g"),
+        ("NVIDIA GeForce RTX 4090", "rtx 4090"),
+        ("NVIDIA GeForce RTX 5090", "rtx 5090"),
+        ("NVIDIA RTX PRO 6000 Blackwell Workstation Edition", "rtx pro 6000"),
+        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "rtx pro 6000 blackwell server edition"),
+        ("AMD Instinct MI300X", "mi300x"),
+        ("h200", "h200"),
+    ],
+)
+def test_the_names_that_drivers_print(name: str, key: str) -> None:
+    card = card_of(name)
+    assert card is not None
+    assert card.name == key
+
+
+@pytest.mark.parametrize("name", ["", "llvmpipe", "NVIDIA GeForce GTX 1080", "NVIDIA H2000", "80GiB"])
+def test_a_card_that_is_not_known_is_none(name: str) -> None:
+    assert card_of(name) is None
+
+
+def test_each_card_has_a_source_and_plausible_figures() -> None:
+    """The balance of operations and bytes of all of these lies between 30 and 500 in 16 bits, if both are dense."""
+    for card in cards().values():
+        assert card.source
+        assert 30 < card.peaks["half"] / card.bandwidth < 500, card.name
+        for narrow in ("fp8", "int8"):
+            assert card.peaks.get(narrow, 2 * card.peaks["half"]) >= 1.9 * card.peaks["half"], card.name
+
+
+def test_every_card_whose_memory_is_known_is_known_here() -> None:
+    assert [name for name in memory.names() if card_of(name) is None] == []
+
+
+def test_what_a_card_lacks_is_computed_wider() -> None:
+    a100, h200 = cards()["a100"], cards()["h200"]
+    assert a100.peak("fp4") == a100.peak("fp8") == a100.peak("half")
+    assert h200.peak("fp4") == h200.peak("fp8") == 2 * h200.peak("half")
