@@ -30,7 +30,7 @@ from draftmark.engines.sglang.memory import cards as memory
         ("NVIDIA GeForce RTX 4090", "rtx 4090"),
         ("NVIDIA GeForce RTX 5090", "rtx 5090"),
         ("NVIDIA RTX PRO 6000 Blackwell Workstation Edition", "rtx pro 6000"),
-        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "rtx pro 6000 blackwell server edition"),
+        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "rtx pro 6000"),
         ("AMD Instinct MI300X", "mi300x"),
         ("h200", "h200"),
     ],

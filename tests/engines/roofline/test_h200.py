@@ -9,7 +9,7 @@ import pytest
 from tests.engines.roofline.shapes import DATA, captured, founding_config
 
 from draftmark.engines.model_config import read_shape
-from draftmark.engines.roofline import Roofline, Served, card_of, measured_rounds, sentences
+from draftmark.engines.roofline import Measured, Roofline, Served, card_of, measured_rounds, sentences
 
 # The captured model under forced acceptance (docs/roofline.md): output tok/s at 1, 8 and 32 at once, prefill
 # included, and the accept length that was observed; prompts and answers of 256 tokens.
@@ -95,3 +95,13 @@ def test_a_few_wide_experts_are_compute_bound_where_it_is_crowded() -> None:
     told = sentences(line, 7, (1, 256), 100)
     assert "compute-bound from c = " in told[0]
     assert "better kernels can help" in told[0]
+
+
+def test_a_round_below_its_floor_is_explained_and_not_hidden() -> None:
+    """Balanced routing is the most that experts can be read; a router with preferences reads fewer."""
+    quick = Measured(depth=2, workload="chat", concurrency=32, round_ms=9.0, decoding=30.0)
+    told = sentences(on("NVIDIA H200"), 2, (1, 32), 1024, (quick,))
+    (said,) = [each for each in told if each.startswith("32 at once")]
+    assert "measured at depth 2 9.00 ms, 30 decoding: 0.6" in said
+    assert "its tokens meet the same experts more often than by chance" in said
+    assert "over the round measured without drafts" not in said

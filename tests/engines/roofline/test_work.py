@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.engines.roofline.shapes import NAMES, captured, published
 
 from draftmark.engines.model_config import ModelShape
-from draftmark.engines.roofline import Roofline, Served, card_of, distinct_experts
+from draftmark.engines.roofline import Roofline, Served, card_of, distinct_experts, sentences
 from draftmark.engines.roofline.stack import target_stack
 from draftmark.errors import BadInputError
 
@@ -201,3 +201,10 @@ def test_the_machine_balance_is_where_dense_weights_turn() -> None:
     line = roofline(published("llama-3.1-8b"))
     assert line.compute_bound_from("dense MLPs", 0, 0) == -(-989.5e12 // 4.8e12)
     assert line.compute_bound_from("dense MLPs", 4, 0) == 42
+
+
+def test_experts_are_split_or_spread_and_weigh_the_same_on_average() -> None:
+    split, spread = (roofline(captured(), tensor_parallel=4, expert_parallel=groups) for groups in (1, 4))
+    assert bytes_of(split, "experts", 3, 1, 0) == bytes_of(spread, "experts", 3, 1, 0)
+    assert "expert width 128 (512 over 4 cards)" in sentences(split, 1, (1,), 0)[0]
+    assert "expert width 512:" in sentences(spread, 1, (1,), 0)[0]

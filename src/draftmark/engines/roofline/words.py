@@ -92,7 +92,8 @@ def _shared(roofline: Roofline, depth: int, levels: Sequence[int]) -> str:
 def _rounds(roofline: Roofline, depth: int, level: int, context: float, measured: Sequence[Measured]) -> str:
     """A round without drafts and one with them, at one concurrency."""
     off, deep = (roofline.round(level, each, context) for each in (0, depth))
-    told = f"{_at_once(level)}: a round takes at least {_ms(off.floor_s * 1000)} without drafts"
+    behind = f"{_at_once(level)}, {context:,.0f} tokens of context"
+    told = f"{behind}: a round takes at least {_ms(off.floor_s * 1000)} without drafts"
     if depth:
         gain = roofline.gain_at_floor(level, depth, context)
         told += (
@@ -114,8 +115,10 @@ def _rounds(roofline: Roofline, depth: int, level: int, context: float, measured
 def _beside(roofline: Roofline, found: Measured, context: float) -> str:
     kind = f"at depth {found.depth}" if found.depth else "without drafts"
     decoding = "" if found.concurrency == 1 else f", {found.decoding:.0f} decoding"
-    times = found.over_floor(roofline, context)
-    return f"measured {kind} {_ms(found.round_ms)}{decoding}: {times:.1f} times its floor"
+    told, times = f"measured {kind} {_ms(found.round_ms)}{decoding}", found.over_floor(roofline, context)
+    if times < 1 and roofline.served.shape.experts:
+        return f"{told}: {times:.2f} times its floor, so its tokens meet the same experts more often than by chance"
+    return f"{told}: {times:.1f} times its floor"
 
 
 def _parts(whole: Round) -> str:
