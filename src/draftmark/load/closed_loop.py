@@ -5,7 +5,7 @@ The slots only send and keep what arrives; what that says is read elsewhere (`dr
 
 from __future__ import annotations
 
-from asyncio import TaskGroup
+from asyncio import TaskGroup, sleep
 from collections.abc import Iterator
 
 from draftmark.load.endpoint import Endpoint
@@ -15,13 +15,17 @@ from draftmark.load.session import Session
 
 __all__ = ["OnProgress", "OnRecord", "closed_loop", "keep_slots_busy"]
 
+_AT_ONCE = 64  # slots that begin between two looks at what has arrived: a few milliseconds
+
 
 async def keep_slots_busy(session: Session) -> None:
     """Send all that is planned over the plan's slots."""
     jobs = session.plan.jobs()
     async with TaskGroup() as slots:
-        for _ in range(session.plan.slots):
+        for i in range(session.plan.slots):
             slots.create_task(_slot(session, jobs))
+            if i % _AT_ONCE == _AT_ONCE - 1:
+                await sleep(0)
 
 
 async def _slot(session: Session, jobs: Iterator[Job]) -> None:
