@@ -16,7 +16,7 @@ from draftmark.cli.engines import EMBEDDED, known_engines, starts, version_of
 from draftmark.cli.hosts import is_remote
 from draftmark.cli.target import CommandTarget, Target
 from draftmark.errors import UsageError
-from draftmark.load.workloads import load_workloads, workload_from_file
+from draftmark.load.workloads import load_workloads, sampled, workload_from_file
 from draftmark.model import Arm, ServiceKind, Workload
 from draftmark.run.redact import Redactor
 from draftmark.service.reference import parse_cmd, parse_reference
@@ -112,22 +112,38 @@ def _members(args: argparse.Namespace) -> tuple[services.Member, ...] | None:
     return (services.Member(found.target, args.host),) if found.kind is ServiceKind.UNIT else None
 
 
-def workloads(args: argparse.Namespace, *, embedded: bool) -> tuple[Workload, ...]:
-    """What is asked, answers cut to the length wanted."""
+def workloads(args: argparse.Namespace, *, embedded: bool, take: int | None = None) -> tuple[Workload, ...]:
+    """What is asked, answers cut to the length wanted.
+
+    Args:
+        args: The options; `seed` shuffles.
+        embedded: For the demo's own defaults.
+        take: So many prompts of a file are needed; None for all.
+    """
     longest = args.max_tokens or (_EMBEDDED_MAX_TOKENS if embedded else None)
+    seed = getattr(args, "seed", None)
     if args.prompts is not None:
         if args.workload:
             raise UsageError("--prompts and --workload exclude each other", next_step="leave one of them out")
-        return (workload_from_file(args.prompts, max_tokens=longest or 256),)
+        own = workload_from_file(
+            args.prompts,
+            max_tokens=longest or 256,
+            multi_turn=getattr(args, "multi_turn", False),
+            lengths_from_data=getattr(args, "output_tokens", None) == "data",
+            take=take,
+            seed=seed,
+        )
+        return (own,)
     names = [name.strip() for name in args.workload.split(",")] if args.workload else None
-    found = load_workloads(names)
-    if longest is None:
-        return found
     return tuple(
         dataclasses.replace(
-            w, prompts=tuple(dataclasses.replace(p, max_tokens=min(p.max_tokens, longest)) for p in w.prompts)
+            w,
+            prompts=tuple(
+                dataclasses.replace(p, max_tokens=min(p.max_tokens, longest or p.max_tokens))
+                for p in sampled(w.prompts, seed=seed)
+            ),
         )
-        for w in found
+        for w in load_workloads(names)
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from draftmark.cli import options, roofline
+from draftmark.cli import load_options, options, roofline
 from draftmark.cli.output import print_json, result_console
 from draftmark.cli.planning import Planned, planned
 from draftmark.model import Arm
@@ -26,6 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.service(parser, default="embedded:")
     options.sweep(parser)
     options.workload(parser)
+    load_options.add_arguments(parser, tuning=True)
     roofline.add_argument(parser)
 
 

@@ -10,6 +10,7 @@ from draftmark import __version__
 from draftmark.cli import compose
 from draftmark.cli.engines import api_of
 from draftmark.cli.fitting import predicted
+from draftmark.cli.load_conflicts import refuse_random_tokens
 from draftmark.cli.target import Target
 from draftmark.errors import RefusedError
 from draftmark.model import Arm, Fit, Refusal
@@ -56,11 +57,12 @@ def planned(args: argparse.Namespace) -> Planned:
     Raises:
         RefusedError: No arm but the baseline is left to try.
     """
+    refuse_random_tokens(args)
     target = compose.target(args)
     demo = target.embedded
-    found = compose.workloads(args, embedded=demo)
     levels = compose.concurrency(args, embedded=demo)
     requests = compose.requests_per_level(args, levels, embedded=demo)
+    found = compose.workloads(args, embedded=demo, take=max(requests.values()))
     baseline, arms = compose.arms(args, target)
     notes = list(target.notes)
     dead = target.engine.refuse(target.command, baseline)

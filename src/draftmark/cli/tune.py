@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from draftmark.cli import compose, options
+from draftmark.cli import compose, load_options, options
 from draftmark.cli.output import progress_console
 from draftmark.cli.planning import Planned, planned
 from draftmark.cli.progress import RunProgress
@@ -38,6 +38,7 @@ _FIXED = (
     "concurrency",
     "workload",
     "prompts",
+    "seed",
     "requests",
     "max_tokens",
     "max_foreign_cpu",
@@ -50,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.service(parser, default="embedded:")
     options.sweep(parser)
     options.workload(parser)
+    load_options.add_arguments(parser, tuning=True)
     group = parser.add_argument_group("run directory")
     group.add_argument("--run", type=Path, metavar="DIR", help="where to keep the run (default draftmark-runs/…)")
     group.add_argument("--resume", type=Path, metavar="DIR", help="go on with a run; finished trials stay")
