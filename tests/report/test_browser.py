@@ -55,8 +55,12 @@ CATCH = '<script>window.failures = []; addEventListener("error", (e) => window.f
 
 
 def probed(document: dict[str, Any], folder: Path) -> dict[int, dict[str, Any]]:
+    """What the browser saw of a run's report, per width."""
+    return probed_page(render_html(document, title="Draftmark tune"), folder)
+
+
+def probed_page(page: str, folder: Path) -> dict[int, dict[str, Any]]:
     """What the browser saw, per width. The policy is relaxed for the test's two scripts and for nothing else."""
-    page = render_html(document, title="Draftmark tune")
     page, replaced = re.subn(r"script-src [^;]*;", "script-src 'unsafe-inline';", page, count=1)
     assert replaced
     page = page.replace("</head>", f"{CATCH}</head>", 1).replace("</body>", f"{PROBE}</body>", 1)

@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from draftmark.report.html import embedded_json, render_html
+from draftmark.report.html import render_html
+from draftmark.report.page import embedded_json
 from draftmark.report.tags import Markup, tag
 
 Load = Callable[[str], dict[str, Any]]

@@ -33,28 +33,46 @@ def distributions(records: Sequence[RequestRecord], m: Measurement) -> Data:
         "chunk_gap_ms": [(gap, 1) for r in done for gap in chunk_gaps_ms(r)],
         "e2e_ms": [(e2e_ms(r), 1) for r in done],
     }
+    edges: dict[str, list[float]] = {}
     if intended:
         weighted |= {
             "ttft_intended_ms": [(ms, 1) for r in done if (ms := ttft_ms(r, intended=True)) is not None],
             "e2e_intended_ms": [(e2e_ms(r, intended=True), 1) for r in done],
         }
+        for plain, planned in (("ttft_ms", "ttft_intended_ms"), ("e2e_ms", "e2e_intended_ms")):
+            both = [*weighted[plain], *weighted[planned]]
+            edges |= dict.fromkeys((plain, planned), _edges(both)) if both else {}
     return {
-        "histograms": {name: histogram(pairs) for name, pairs in weighted.items() if pairs},
+        "histograms": {name: histogram(pairs, edges.get(name)) for name, pairs in weighted.items() if pairs},
         "chunk_sizes": [list(pair) for pair in m.chunk_sizes],
         "course": course(records),
     }
 
 
-def histogram(pairs: Sequence[tuple[float, int]]) -> Data:
+def histogram(pairs: Sequence[tuple[float, int]], edges: Sequence[float] | None = None) -> Data:
     """Equal bins over what is usual, and one for the rest.
 
     Args:
         pairs: (value, how often), at least one.
+        edges: Of another figure that is drawn in the same picture.
 
     Returns:
         `edges` in ascending order, one more than `counts`; `beyond` the number above the last edge and `max` the
         highest value.
     """
+    edges = edges or _edges(pairs)
+    counts = [0] * (len(edges) - 1)
+    beyond = 0
+    for value, weight in pairs:
+        if value > edges[-1]:
+            beyond += weight
+        else:
+            counts[min(len(counts) - 1, max(0, bisect_right(edges, value) - 1))] += weight
+    return {"edges": list(edges), "counts": counts, "beyond": beyond, "max": max(value for value, _ in pairs)}
+
+
+def _edges(pairs: Sequence[tuple[float, int]]) -> list[float]:
+    """From the lowest value to where all but a few lie."""
     ranked = sorted(pairs)
     total = sum(weight for _, weight in ranked)
     seen, top = 0, ranked[-1][0]
@@ -68,15 +86,7 @@ def histogram(pairs: Sequence[tuple[float, int]]) -> Data:
         low, top = low - 0.5, top + 0.5
     if highest - top < 0.5 * (top - low):  # a short tail needs no bin of its own
         top = max(top, highest)
-    edges = [low + (top - low) * place / BINS for place in range(BINS + 1)]
-    counts = [0] * BINS
-    beyond = 0
-    for value, weight in ranked:
-        if value > top:
-            beyond += weight
-        else:
-            counts[min(BINS - 1, max(0, bisect_right(edges, value) - 1))] += weight
-    return {"edges": edges, "counts": counts, "beyond": beyond, "max": highest}
+    return [low + (top - low) * place / BINS for place in range(BINS)] + [top]
 
 
 def course(records: Sequence[RequestRecord]) -> Data:

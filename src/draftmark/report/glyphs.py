@@ -29,6 +29,10 @@ SHAPES = {
     "dead": '<rect x="0.5" y="3.5" width="17" height="11" class="outline"/>'
     '<path d="M6 6 12 12M12 6 6 12" class="cross"/>',
     "disturbed": '<path d="M9 3V11M9 13V15.5" class="cross"/>',
+    "line": '<line x1="0" x2="18" y1="9" y2="9" class="ink"/>',
+    "dashed": DASHED,
+    "window": SWATCH.format("base"),
+    "error": '<path d="M5 5 13 13M13 5 5 13" class="cross"/>',
 }
 
 
