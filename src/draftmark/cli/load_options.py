@@ -16,7 +16,6 @@ from draftmark.cli.load_prompts import prompts
 from draftmark.cli.load_words import output_tokens, prefix_shape, seed, span, token_counts
 from draftmark.load.arrivals import Constant, Gamma, Poisson, Ramp, Schedule, Trace, mean_rate
 from draftmark.load.traces import RequestTrace, read_trace
-from draftmark.load.workloads.own import storable
 from draftmark.model import Workload
 from draftmark.tune.trial import Axis
 
@@ -247,11 +246,12 @@ def _within(args: argparse.Namespace, schedule: Schedule, drawn: int) -> list[fl
 def _replayed_times(args: argparse.Namespace, trace: RequestTrace) -> _Times:
     speed = args.trace_speed or 1.0
     offsets = Trace(trace.times, speed).offsets(len(trace.requests), 0)
-    told = {"kind": "trace", "source": storable(trace.source), "form": trace.form, "speed": speed}
-    first = "the first " if args.requests == len(offsets) else "the "
+    told = {"kind": "trace", "source": trace.source, "form": trace.form, "speed": speed}
+    few = len(offsets) < (args.requests or 0)
+    first = "the first " if args.requests == len(offsets) else "all " if few else "the "
     faster = f" at {speed:g} times its speed" if speed != 1 else ""
     note = (
-        f"Open loop: {first}{len(offsets)} requests of {storable(trace.source)} ({trace.about}){faster}; "
+        f"Open loop: {first}{len(offsets)} requests of {trace.source} ({trace.about}){faster}; "
         f"{_comes_to(offsets)}. Their answers are forced to the trace's lengths."
     )
     return _Times(tuple(offsets), {**told, **_plan(offsets)}, note)

@@ -7,9 +7,9 @@ import argparse
 from draftmark.cli import compose
 from draftmark.cli.load_words import DATA
 from draftmark.errors import UsageError
+from draftmark.load.files import stem_of
 from draftmark.load.traces import RequestTrace
 from draftmark.load.workloads import Prose, forced, random_tokens, replayed, shared_prefix
-from draftmark.load.workloads.own import storable
 from draftmark.load.workloads.prose import BYTES_PER_TOKEN
 from draftmark.model import Workload
 
@@ -69,10 +69,10 @@ def _random(args: argparse.Namespace, most: int) -> Made:
 
 def _replayed(args: argparse.Namespace, trace: RequestTrace, *, embedded: bool) -> Made:
     size = sum(request.prompt_tokens for request in trace.requests) * BYTES_PER_TOKEN
-    _refuse_too_much(size, f"the prompts of {storable(trace.source)}", "take the first of them: --requests N")
+    _refuse_too_much(size, f"the prompts of {trace.source}", "take the first of them: --requests N")
     length = args.output_tokens if isinstance(args.output_tokens, int) else None
     prose, note = _stock(args, embedded=embedded)
-    made = replayed(trace, prose, name=storable(args.trace.stem) or "trace", output_tokens=length)
+    made = replayed(trace, prose, name=stem_of(args.trace, "trace"), output_tokens=length)
     return (made,), (note, _repeats(prose, max(r.prompt_tokens for r in trace.requests)), _FORCED)
 
 

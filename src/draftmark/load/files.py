@@ -6,6 +6,7 @@ Nothing is held but the piece that is looked at, so that the first prompts of a 
 from __future__ import annotations
 
 import codecs
+import os
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -81,6 +82,17 @@ def chunks(path: Path, purpose: Purpose, *, limit: int | None = None) -> Iterato
     _decoded(path, decoder, b"", line=line, offset=offset, final=True)
     if blank:
         raise BadInputError(f"{path} is empty", next_step=f"each line should be {purpose.forms}")
+
+
+def name_of(path: Path) -> str:
+    """A file's name as it can be written down: the bytes of one need not be text."""
+    return os.fsencode(path.name).decode("utf-8", "replace")
+
+
+def stem_of(path: Path, otherwise: str) -> str:
+    """Its name without the ending, for a workload; `all` is taken, by the axis over all workloads."""
+    stem = os.fsencode(path.stem).decode("utf-8", "replace")
+    return otherwise if stem in ("", "all") else stem
 
 
 def size_of(path: Path, purpose: Purpose) -> int:

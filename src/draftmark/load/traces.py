@@ -150,7 +150,7 @@ def read_trace(path: Path, *, take: int | None = None) -> RequestTrace:
         form=form.name,
         requests=tuple(sorted(requests, key=lambda request: request.at_s)),
         block_tokens=form.block_tokens,
-        source=path.name.encode("utf-8", "replace").decode(),
+        source=files.name_of(path),
         left_out=left_out,
         moved=sum(b.at_s < a.at_s for a, b in pairwise(requests)),
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -67,14 +66,12 @@ def workload_from_file(
             evidence=reader.first_left_out,
             next_step=f"each line should be {FORMS}",
         )
-    # `all` names the axis over all workloads
-    name = "prompts" if path.stem in ("", "all") else path.stem
-    return Workload(name=storable(name), prompts=prompts, source=storable(path.name), about=_about(reader.left_out))
-
-
-def storable(name: str) -> str:
-    """A file's name as it can be written down: the bytes of one need not be text."""
-    return os.fsencode(name).decode("utf-8", "replace")
+    return Workload(
+        name=files.stem_of(path, "prompts"),
+        prompts=prompts,
+        source=files.name_of(path),
+        about=_about(reader.left_out),
+    )
 
 
 def _about(left_out: int) -> str:
