@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from itertools import combinations
 
 import pytest
@@ -157,3 +159,13 @@ def test_forced_lengths_change_the_hash_and_nothing_else() -> None:
     assert all(p.forced and p.max_tokens == 200 for p in made.prompts)
     assert [p.messages for p in made.prompts] == [p.messages for p in chat.prompts]
     assert made.sha256 != chat.sha256
+
+
+def test_the_hash_is_of_one_json_list_as_ever() -> None:
+    copy, chat = load_workloads(["copy", "chat"])
+    for made in (copy, chat):
+        body = [
+            [p.id, [[m.role, m.content] for m in p.messages], p.max_tokens, p.temperature, p.seed]
+            for p in made.prompts
+        ]
+        assert made.sha256 == hashlib.sha256(json.dumps(body, ensure_ascii=False).encode()).hexdigest()

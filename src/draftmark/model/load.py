@@ -65,11 +65,13 @@ class Workload:
     @property
     def sha256(self) -> str:
         """Hash of everything that is sent; runs with different hashes are not compared."""
-        body = [
-            [p.id, [[m.role, m.content] for m in p.messages], p.max_tokens, p.temperature, p.seed, *_further(p)]
-            for p in self.prompts
-        ]
-        return hashlib.sha256(json.dumps(body, ensure_ascii=False).encode()).hexdigest()
+        digest = hashlib.sha256(b"[")  # of one JSON list, which need not be held as a whole
+        for i, p in enumerate(self.prompts):
+            messages = [[m.role, m.content] for m in p.messages]
+            entry = [p.id, messages, p.max_tokens, p.temperature, p.seed, *_further(p)]
+            digest.update((", " if i else "").encode() + json.dumps(entry, ensure_ascii=False).encode())
+        digest.update(b"]")
+        return digest.hexdigest()
 
 
 def _further(prompt: Prompt) -> list[object]:
