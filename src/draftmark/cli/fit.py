@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from draftmark.cli import hosts, options
-from draftmark.cli.fitting import CONFIG_BYTES, scene_of
+from draftmark.cli.boot_log import BootLog, boot_log_of
+from draftmark.cli.fitting import CONFIG_BYTES, NOT_SEEN, scene_of, told_by_log
 from draftmark.cli.gpus import gpus_of
 from draftmark.cli.output import print_json, result_console
 from draftmark.engines.sglang.engine import SGLang
 from draftmark.engines.sglang.memory.cards import gpu_of
-from draftmark.errors import BadInputError, RefusedError, UsageError
+from draftmark.errors import RefusedError, UsageError
 from draftmark.model import Arm, Gpu
 from draftmark.ports import Engine, FitScene
 from draftmark.service.local import LocalHost
 from draftmark.tune.fitting import fit_document
-from draftmark.tune.plan import parse_depths
+from draftmark.tune.plan import parse_arms
 
 _DEPTHS = "0..8"
 _PLAIN = ("python3", "-m", "sglang.launch_server")
@@ -31,13 +31,15 @@ class _Subject:
 
     Attributes:
         command: Its command line; empty to take the flags from the log.
-        scene: Without the log, and without a card that the user names.
+        scene: Without the log and the card that the user names.
+        live: It may run, so that there could be a log of how it started.
     """
 
     shown: str
     engine: Engine
     command: tuple[str, ...]
     scene: FitScene
+    live: bool = False
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,8 +49,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     hosts.add_argument(parser)
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
-    parser.add_argument("--depth", metavar="LIST", help=f"depths, such as 0..10 or off,2,4 (default {_DEPTHS})")
-    parser.add_argument("--log", type=Path, metavar="FILE", help="log of a start of this service: calibrates")
+    parser.add_argument(
+        "--depth",
+        metavar="LIST",
+        help=f"depths, such as 0..10 or off,2,4; adaptive: SGLang's own choice while it serves (default {_DEPTHS})",
+    )
+    parser.add_argument(
+        "--log",
+        type=Path,
+        metavar="FILE",
+        help="log of a start of this service, packed or not, - for stdin: calibrates (default: a unit's journal)",
+    )
     parser.add_argument(
         "--gpu",
         "--gpu-memory",
@@ -66,15 +77,12 @@ def run(args: argparse.Namespace) -> int:
     """Tell what fits."""
     version = _version(args)
     subject = _model(args) if Path(args.service).expanduser().exists() else _service(args)
-    arms = tuple(Arm(depth) for depth in parse_depths(args.depth or _DEPTHS))
+    arms = _arms(args.depth or _DEPTHS, subject)
     gpus = _gpus(args, subject.scene)
-    scene = replace(
-        subject.scene,
-        gpus=lambda: gpus,
-        log=None if args.log is None else _lines(args.log),
-        log_name=None if args.log is None else str(args.log),
-        version=version or subject.scene.version,
-    )
+    scene = replace(subject.scene, gpus=lambda: gpus, version=version or subject.scene.version)
+    log = None if args.log is None else boot_log_of(args.log)
+    if log is not None:
+        scene = replace(scene, log=log.lines(), log_name=log.name)
     found = subject.engine.fit(subject.command, arms, scene)
     if found is None:
         raise RefusedError(
@@ -87,6 +95,7 @@ def run(args: argparse.Namespace) -> int:
         "gpus": [{"name": gpu.name, "total_mib": gpu.total_mib} for gpu in gpus],
         **fit_document(found),
     }
+    document["assumptions"][:0] = _remarks(subject, log)
     if args.json:
         print_json(document)
     else:
@@ -96,8 +105,19 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _arms(text: str, subject: _Subject) -> tuple[Arm, ...]:
+    return parse_arms(text, lambda: subject.engine.adaptive(subject.command))
+
+
+def _remarks(subject: _Subject, log: BootLog | None) -> tuple[str, ...]:
+    """What there is to say of the log, or of there being none."""
+    if log is not None:
+        return log.remarks
+    return (NOT_SEEN,) if subject.live and subject.scene.log is None else ()
+
+
 def _gpus(args: argparse.Namespace, scene: FitScene) -> tuple[Gpu, ...]:
-    """The card that the user names; with a log none is needed; else those of the service's host."""
+    """The card that the user names; with a log file none is needed; else those of the service's host."""
     if args.gpu is not None:
         return (gpu_of(args.gpu),)
     return () if args.log is not None else scene.gpus()
@@ -129,7 +149,7 @@ def _model(args: argparse.Namespace) -> _Subject:
     host, extra = LocalHost(), _extra(args)
     return _Subject(
         shown=args.service,
-        engine=SGLang(method=args.method),
+        engine=SGLang(method=args.method, version=_version(args)),
         command=() if args.log is not None and not extra else (*_PLAIN, "--model-path", folder, *extra),
         scene=FitScene(
             read=lambda name: host.read(name, CONFIG_BYTES), gpus=lambda: gpus_of(host), model_dir=folder
@@ -143,17 +163,9 @@ def _service(args: argparse.Namespace) -> _Subject:
 
     target = compose.target(args)
     return _Subject(
-        shown=target.shown, engine=target.engine, command=(*target.command, *_extra(args)), scene=scene_of(target)
+        shown=target.shown,
+        engine=target.engine,
+        command=(*target.command, *_extra(args)),
+        scene=scene_of(target, with_log=args.log is None),
+        live=told_by_log(target),
     )
-
-
-def _lines(path: Path) -> Iterable[str]:
-    """Lines of the log, one after the other: it may be large."""
-    try:
-        file = path.open(encoding="utf-8", errors="replace", newline="\n")
-    except OSError as error:
-        raise BadInputError(
-            f"the log cannot be read: {error.strerror or error}", evidence=(str(path),), next_step="check --log"
-        ) from None
-    with file:
-        yield from file

@@ -11,9 +11,11 @@ from draftmark.ports import FitScene, Host
 from draftmark.service.local import LocalHost
 
 if TYPE_CHECKING:
+    from draftmark.cli.boot_log import BootLog
     from draftmark.cli.target import Target
 
 CONFIG_BYTES = 4 << 20
+NOT_SEEN = "no start of the service that tells its memory is in its journal: what fits goes by the card alone"
 
 
 def host_of(target: Target) -> tuple[Host, dict[str, str]]:
@@ -26,15 +28,37 @@ def host_of(target: Target) -> tuple[Host, dict[str, str]]:
     return LocalHost(), dict(getattr(target, "env", {}))
 
 
-def scene_of(target: Target) -> FitScene:
-    """A service as its engine may look at it."""
+def scene_of(target: Target, *, with_log: bool = True) -> FitScene:
+    """A service as its engine may look at it: a live one with the log of how it started, where that can be seen.
+
+    Raises:
+        HostError: Its host cannot be reached any more.
+    """
     host, environment = host_of(target)
+    log = _own_log(target) if with_log else None
     return FitScene(
         read=lambda path: host.read(path, CONFIG_BYTES),
         gpus=lambda: gpus_of(host),
+        log=None if log is None else log.lines(),
+        log_name=None if log is None else log.name,
         version=target.version,
         environment=environment,
     )
+
+
+def told_by_log(target: Target) -> bool:
+    """Whether there could be a log of how it started that tells its memory."""
+    return target.may_run and target.engine.name == "sglang"
+
+
+def _own_log(target: Target) -> BootLog | None:
+    if not told_by_log(target):
+        return None
+    from draftmark.cli.boot_log import boot_log_of_unit
+    from draftmark.cli.unit_target import UnitTarget
+
+    assert isinstance(target, UnitTarget)  # noqa: S101 - the only live kind
+    return boot_log_of_unit(target.first)
 
 
 def predicted(target: Target, arms: tuple[Arm, ...], notes: list[str]) -> Fit | None:
@@ -42,11 +66,25 @@ def predicted(target: Target, arms: tuple[Arm, ...], notes: list[str]) -> Fit | 
 
     A run does not depend on it: an arm whose verdict is missing is started.
     """
-    try:
-        found = target.engine.fit(target.command, arms, scene_of(target))
-    except DraftmarkError as error:
-        notes.append(f"what fits was not predicted: {target.redactor.text(error.what)}")
+    found, problem = _tried(target, arms, with_log=True)
+    if problem is not None and told_by_log(target):  # the log may be what is wrong
+        notes.append(f"how it started tells no memory: {problem}")
+        found, problem = _tried(target, arms, with_log=False)
+    if problem is not None:
+        notes.append(f"what fits was not predicted: {problem}")
+    if found is None:
         return None
-    if found is not None and found.arms and found.arms[0].fits is False:
+    if found.calibrated_from is not None:
+        notes.append(f"what fits is calibrated from: {found.calibrated_from}")
+    elif told_by_log(target):
+        notes.append(NOT_SEEN)
+    if found.arms and found.arms[0].fits is False:
         notes.append("by the memory arithmetic the service would not start as it is: the prediction is off")
     return found
+
+
+def _tried(target: Target, arms: tuple[Arm, ...], *, with_log: bool) -> tuple[Fit | None, str | None]:
+    try:
+        return target.engine.fit(target.command, arms, scene_of(target, with_log=with_log)), None
+    except DraftmarkError as error:
+        return None, target.redactor.text(error.what)

@@ -41,6 +41,12 @@ def _refusal(target: Target, arm: Arm, fits: Fit | None) -> Refusal | None:
     return refusal_of(verdict) if verdict is not None else refusal
 
 
+def _trusted(fits: Fit | None, baseline: Arm) -> Fit | None:
+    """A prediction that would not even let the service start as it is refuses nothing."""
+    own = fits.of(baseline) if fits is not None else None
+    return None if own is not None and own.fits is False else fits
+
+
 def _foreign_limit(args: argparse.Namespace, target: Target) -> float | None:
     """The user's own limit always; else one where the server computes on this host's CPUs."""
     if args.max_foreign_cpu is not None:
@@ -77,7 +83,7 @@ def planned(args: argparse.Namespace) -> Planned:
     refused = {
         arm.name: refusal
         for arm in arms
-        if arm != baseline and (refusal := _refusal(target, arm, fits)) is not None
+        if arm != baseline and (refusal := _refusal(target, arm, _trusted(fits, baseline))) is not None
     }
     startable = tuple(arm for arm in arms if arm.name not in refused)
     if startable == (baseline,) and len(arms) > 1:

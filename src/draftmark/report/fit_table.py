@@ -36,7 +36,7 @@ def print_fit(document: Mapping[str, Any], console: Console) -> None:
     console.print()
     console.print(_table(arms, console))
     for arm in arms:
-        if arm.get("fits") is True and arm is not _deepest(arms):
+        if not _adaptive(arm) and arm not in (_deepest(arms), *_first_that_does_not(arms)):
             continue
         console.print()
         hanging(console, f"{_depth(arm)}: ", _verdict(arm), "bold")
@@ -44,8 +44,6 @@ def print_fit(document: Mapping[str, Any], console: Console) -> None:
             hanging(console, "  ", because)
         for lever in texts(arm, "to_get_more"):
             hanging(console, "  more: ", lever, "green")
-        if arm.get("fits") is False:
-            break
     console.print()
     for assumption in texts(document, "assumptions"):
         hanging(console, "assumed: ", assumption, "dim")
@@ -55,6 +53,13 @@ def print_fit(document: Mapping[str, Any], console: Console) -> None:
 def _deepest(arms: list[Document]) -> Document | None:
     fitting = [arm for arm in arms if arm.get("fits") is True]
     return max(fitting, key=lambda arm: number(arm, "depth") or 0.0, default=None)
+
+
+def _first_that_does_not(arms: list[Document]) -> list[Document]:
+    """Those that cannot be told, and the first that does not start: the deeper ones lack the same."""
+    steady = [arm for arm in arms if arm.get("fits") is not True and not _adaptive(arm)]
+    none = next((at for at, arm in enumerate(steady) if arm.get("fits") is False), len(steady))
+    return steady[: none + 1]
 
 
 def _table(arms: list[Document], console: Console) -> Table:
@@ -78,8 +83,14 @@ def _table(arms: list[Document], console: Console) -> Table:
     return table
 
 
+def _adaptive(arm: Document) -> bool:
+    return "adaptive" in (text(arm, "arm") or "")
+
+
 def _depth(arm: Document) -> str:
     depth = number(arm, "depth")
+    if _adaptive(arm):
+        return "adaptive"
     return "off" if not depth else f"{depth:.0f}"
 
 

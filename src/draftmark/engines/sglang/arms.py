@@ -181,12 +181,19 @@ def architecture(parsed: Parsed) -> str | None:
 def adaptive_candidates(parsed: Parsed, rules: Rules) -> tuple[int, ...] | None:
     """Every step count that the server may switch to; None where the config file cannot be read from here."""
     path = parsed.value(ADAPTIVE_CONFIG)
-    if path is None:
-        known = facts()["adaptive"]
-        if rules.minor < known["slots_since"]:
-            return tuple(step for step in known["candidates"] if step)
-        return tuple(known["candidates_23"] if rules.minor >= 23 else known["candidates"])
-    data = _read(path)
+    return usual_candidates(rules) if path is None else candidates_in(_read(path))
+
+
+def usual_candidates(rules: Rules) -> tuple[int, ...]:
+    """Without a configuration file."""
+    known = facts()["adaptive"]
+    if rules.minor < known["slots_since"]:
+        return tuple(step for step in known["candidates"] if step)
+    return tuple(known["candidates_23"] if rules.minor >= 23 else known["candidates"])
+
+
+def candidates_in(data: bytes | None) -> tuple[int, ...] | None:
+    """Every step count in a configuration file; None where it cannot be read."""
     try:
         document = msgspec.json.decode(data) if data else None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -103,7 +103,11 @@ class SGLang:
 
         if scene.version is None and self._version is not None:
             scene = replace(scene, version=self._version)
-        return fit(command, arms, scene, self.with_arm)
+        return fit(command, arms, scene, self._with_arm_of)
+
+    def _with_arm_of(self, command: Sequence[str], arm: Arm, version: str) -> tuple[str, ...]:
+        """The same by the rules of a version that something else tells."""
+        return arms.with_arm(command, arm, rules_for(version), bring=self._bring)
 
     def fit_figures(self, log: Sequence[str]) -> FitFigures | None:
         """Tokens, requests at once and state slots by the last start in a log."""

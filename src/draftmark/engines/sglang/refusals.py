@@ -184,6 +184,12 @@ def refusal(command: Sequence[str], arm: Arm, rules: Rules, *, bring: str | None
     return next((found for rule in _RULES if (found := rule(asked)) is not None), None)
 
 
+def not_adaptive(command: Sequence[str], arm: Arm, rules: Rules) -> Refusal | None:
+    """Why an adaptive arm, written already, is none to this version."""
+    parsed = parse(command, rules)
+    return _adaptive(_Asked(parsed, rules, arms.method_of(parsed) or "", arm))
+
+
 def _tree(asked: _Asked) -> Refusal | None:
     if asked.method == "NGRAM" or asked.topk <= 1:
         return None

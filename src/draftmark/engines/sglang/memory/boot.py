@@ -19,7 +19,8 @@ _CARRIED = (
     "tp_size", "pp_size", "dp_size", "max_running_requests", "mamba_full_memory_ratio", "max_mamba_cache_size",
     "mamba_ssm_dtype", "linear_attn_backend", "linear_replayssm_cache_len", "speculative_algorithm",
     "speculative_num_steps", "speculative_eagle_topk", "speculative_num_draft_tokens",
-    "speculative_draft_model_path", "speculative_draft_model_quantization", "disaggregation_mode",
+    "speculative_draft_model_path", "speculative_draft_model_quantization", "speculative_adaptive_config",
+    "disaggregation_mode",
     "cpu_offload_gb",
 )  # fmt: skip
 _SWITCHES = (

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from draftmark.engines.sglang import refusals
+from draftmark.engines.sglang.arms import ADAPTIVE, candidates_in, usual_candidates
 from draftmark.engines.sglang.memory import budget as budgets
 from draftmark.engines.sglang.memory import reading
 from draftmark.engines.sglang.memory.anatomy import Anatomy, Draft, Tensors
@@ -15,17 +17,20 @@ from draftmark.engines.sglang.memory.cell import item_bytes
 from draftmark.engines.sglang.memory.fit import Case, judge
 from draftmark.engines.sglang.memory.fraction import Defaults, defaults
 from draftmark.engines.sglang.memory.rules import Choice, choose
-from draftmark.engines.sglang.memory.settings import Settings, settings_of, values_of
+from draftmark.engines.sglang.memory.same_model import another_model
+from draftmark.engines.sglang.memory.settings import Settings, adapts, settings_of, values_of
 from draftmark.engines.sglang.memory.slack import graphs_wanted
 from draftmark.engines.sglang.memory.unmodelled import SPREAD, not_modelled, refuse_model
+from draftmark.engines.sglang.versions import rules_for
 from draftmark.errors import BadInputError, UsageError
-from draftmark.model import Arm, Fit, Gpu
+from draftmark.model import Arm, Fit, FitArm, Gpu, Refusal
 from draftmark.ports import FitScene
 
 if TYPE_CHECKING:
     from draftmark.engines.sglang.log.nouns import BootLog
 
-WithArm = Callable[[Sequence[str], Arm], Sequence[str]]
+WithArm = Callable[[Sequence[str], Arm, str], Sequence[str]]
+"""A command line with an arm's flags, by the rules of a version."""
 _CONFIG_BYTES = 4 << 20
 
 
@@ -51,12 +56,12 @@ class _Service:
     def values(self, arm: Arm) -> dict[str, object]:
         """The arguments of an arm; what its command line leaves to the card as the log has it."""
         try:
-            words = self.with_arm(self.command, arm)
+            words = self.with_arm(self.command, arm, self.told)
         except UsageError:
             if not arm.depth or not self.target.shape.mtp_layers:
                 raise
             self.command = (*self.command, "--speculative-algorithm", "NEXTN")
-            words = self.with_arm(self.command, arm)
+            words = self.with_arm(self.command, arm, self.told)
             self.assume("no speculation method is named: NEXTN, which drafts with the model's own layers")
         own = values_of(words, self.told)
         resolved = {} if self.boot is None else self.boot.resolved()
@@ -79,7 +84,8 @@ def fit(command: Sequence[str], arms: Sequence[Arm], scene: FitScene, with_arm: 
         boot = boot_of(log, values_of(command, told)) if log is not None else None
     except ValueError as error:
         raise BadInputError(f"the log's arguments cannot be read: {error}", next_step="check the log") from None
-    if not command:
+    boot_flags = not command
+    if boot_flags:
         if boot is None or not boot.values:
             raise BadInputError(
                 "neither a command line nor a log with server_args tells the flags",
@@ -89,18 +95,25 @@ def fit(command: Sequence[str], arms: Sequence[Arm], scene: FitScene, with_arm: 
     path = scene.model_dir or _model_path(values_of(command, told))
     config = read_config(scene, path)
     refuse_model(config)
+    target = reading.Target(config)
+    other = None if boot is None else _another(boot, target, scene, values_of(command, told))
+    if other is not None and not boot_flags:
+        assumptions[f"{other}: nothing is taken from it"] = None
+        boot = None
+    elif other is not None:
+        raise BadInputError(other, next_step="give the log of a start of this model, or --flags and --gpu")
     service = _Service(
         scene=scene,
         choice=choice,
         command=tuple(command),
         with_arm=with_arm,
         told=told,
-        target=reading.Target(config),
+        target=target,
         boot=boot,
         gpus=scene.gpus(),
         assumptions=assumptions,
     )
-    verdicts = tuple(judge(arm, _case(service, arm)) for arm in arms)
+    verdicts = tuple(_verdict(service, arm) for arm in arms)
     return Fit(
         engine="sglang",
         version=version,
@@ -108,6 +121,14 @@ def fit(command: Sequence[str], arms: Sequence[Arm], scene: FitScene, with_arm: 
         calibrated_from=scene.log_name if service.used else None,
         assumptions=tuple(assumptions),
     )
+
+
+def _another(boot: Boot, target: reading.Target, scene: FitScene, values: Mapping[str, object]) -> str | None:
+    """Why a log is not of this model: by its path, or by what it loaded where the path says nothing."""
+    if scene.model_dir is None and boot.values.get("model_path") == values.get("model_path"):
+        return None
+    anatomy = reading.anatomy_of(target, boot.settings, weighed=False)
+    return another_model(boot.log, boot.settings, boot.values, anatomy.weights, anatomy.architecture)
 
 
 def _choice(version: str | None, log: BootLog | None) -> tuple[str | None, Choice]:
@@ -182,12 +203,46 @@ def _places(scene: FitScene, path: str) -> list[str]:
     return places
 
 
-def _case(service: _Service, arm: Arm) -> Case:
+def _verdict(service: _Service, arm: Arm) -> FitArm:
     values = service.values(arm)
+    refused = _not_adaptive(service, arm)
+    if refused is not None and refused.code == "bad-flag":
+        return FitArm(arm=arm, fits=False, because=(refused.because,))
+    if refused is not None:
+        service.assume(refused.because)
+    return judge(arm, _case(service, values, adaptive=refused is None))
+
+
+def _not_adaptive(service: _Service, arm: Arm) -> Refusal | None:
+    """Why an arm that is to adapt its steps does not."""
+    if ADAPTIVE not in dict(arm.knobs):
+        return None
+    rules = rules_for(service.told)
+    return refusals.not_adaptive(service.with_arm(service.command, arm, service.told), arm, rules)
+
+
+def _candidates(service: _Service, values: Mapping[str, object]) -> tuple[int, ...]:
+    """Steps that an adaptive arm switches between."""
+    path = values.get("speculative_adaptive_config")
+    usual = usual_candidates(rules_for(service.told))
+    if not isinstance(path, str):
+        return usual
+    try:
+        found = candidates_in(service.scene.read(path))
+    except OSError:
+        found = None
+    if found is None:
+        service.assume(f"{path} cannot be used: the steps are assumed to be {', '.join(map(str, usual))}")
+    return found or usual
+
+
+def _case(service: _Service, values: Mapping[str, object], *, adaptive: bool) -> Case:
     try:
         settings = settings_of(values, service.target.shape.architecture)
     except ValueError as error:
         raise UsageError(str(error), next_step="check the command line") from None
+    if adaptive and adapts(values):
+        settings = replace(settings, candidates=_candidates(service, values))
     model = reading.anatomy_of(service.target, settings, weighed=service.boot is None)
     draft = _draft(service, settings, model)
     strange = not_modelled(values, service.scene.environment)

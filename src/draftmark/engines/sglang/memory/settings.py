@@ -39,7 +39,7 @@ class Settings:
         state_slots: `--max-mamba-cache-size`.
         state_ratio: `--mamba-full-memory-ratio`.
         strategy: `--mamba-radix-cache-strategy`.
-        adaptive: Drafts change their length while it serves.
+        candidates: Steps that it switches between while it serves; empty where they stay.
     """
 
     model_path: str | None = None
@@ -78,12 +78,17 @@ class Settings:
     replay_length: int = 16
     quantization: str | None = None
     language_only: bool = False
-    adaptive: bool = False
+    candidates: tuple[int, ...] = ()
 
     @property
     def eagle(self) -> bool:
         """The draft is a model with a KV pool of its own, as long as the target's."""
         return self.algorithm in _EAGLE
+
+    @property
+    def most_draft_tokens(self) -> int:
+        """Of all candidates: what buffers are sized for, where the budget goes by the one at the start."""
+        return max(self.draft_tokens, *(steps + 1 for steps in self.candidates), 0)
 
     @property
     def attention_tp(self) -> int:
@@ -160,7 +165,6 @@ def settings_of(values: Values, architecture: str | None = None) -> Settings:
         replay_length=_int(values, "linear_replayssm_cache_len") or 16,
         quantization=_text(values, "quantization"),
         language_only=_flag(values, "language_only"),
-        adaptive=_flag(values, "speculative_adaptive") and algorithm is not None,
     )
 
 
@@ -226,6 +230,11 @@ def _float(values: Values, name: str) -> float | None:
 
 def _or(value: float | None, default: float) -> float:
     return default if value is None else value
+
+
+def adapts(values: Values) -> bool:
+    """Whether the steps are to change while it serves."""
+    return _flag(values, "speculative_adaptive") and _algorithm(values) is not None
 
 
 def _flag(values: Values, name: str) -> bool:

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from draftmark.engines.sglang.log.nouns import BootLog
 
 _LEAST = 256 * MIB
-# --speculative-adaptive sizes its buffers for the longest candidate, 7 steps by default, and the budget for 3.
-_ADAPTIVE_TOKENS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,12 +29,14 @@ class Slack:
         wanted: What graphs will take: as the boot log had it, else as SGLang's own default reserves.
         measured: Whether `wanted` comes from a log.
         draft_pool: Taken before by the draft's KV, which no budget counted.
+        longer: Taken before by states of verification for candidates of more steps than it starts with.
     """
 
     left: float
     wanted: float
     measured: bool
     draft_pool: float
+    longer: float = 0.0
 
     @property
     def enough(self) -> bool | None:
@@ -65,10 +65,10 @@ def slack_of(
     """What an arm leaves of `free`: (1 - fraction) * pre, less what comes after the pools were sized."""
     draft_pool = cell.uncounted_draft * max(0, pools.tokens)
     extra = 0.0
-    if settings.adaptive and cost is not None and cost.draft_tokens < _ADAPTIVE_TOKENS:
-        extra = float(cost.slot * (pools.running + 1) * (_ADAPTIVE_TOKENS - cost.draft_tokens))
+    if cost is not None and cost.draft_tokens:  # --speculative-adaptive: states for the longest candidate
+        extra = float(cost.slot * (pools.running + 1) * (settings.most_draft_tokens - settings.draft_tokens))
     left = free - draft_pool - extra - request_table_bytes(settings, max(0, pools.running), context)
-    return Slack(left=left, wanted=wanted[0], measured=wanted[1], draft_pool=draft_pool)
+    return Slack(left=left, wanted=wanted[0], measured=wanted[1], draft_pool=draft_pool, longer=extra)
 
 
 def graphs_wanted(
@@ -76,14 +76,16 @@ def graphs_wanted(
 ) -> tuple[float, bool]:
     """What graphs take: those of a log, with D tokens a request in place of that boot's; whether it is from a log.
 
-    Prefill graphs do not depend on D; those of verification and drafting grow by less than in proportion.
+    Prefill graphs do not depend on D; those of verification and drafting grow by less than in proportion. Each
+    candidate of --speculative-adaptive has a set of them.
     """
     if not settings.graphs:
         return 0.0, boot is not None
     lines = [line for line in boot.graphs if line.mem_gib is not None] if boot is not None else []
     if not lines:
-        return default_mib * MIB, False
-    grown = max(1.0, max(1, settings.draft_tokens) / max(1, boot_tokens))
+        return default_mib * MIB * max(1, len(settings.candidates)), False
+    sets = [steps + 1 for steps in settings.candidates] or [max(1, settings.draft_tokens)]
+    grown = sum(max(1.0, tokens / max(1, boot_tokens)) for tokens in sets)
     prefill = sum(line.mem_gib or 0.0 for line in lines if "prefill" in line.name)
     other = sum(line.mem_gib or 0.0 for line in lines if "prefill" not in line.name)
     return (prefill + other * grown) * GIB, True

@@ -44,5 +44,9 @@ def arithmetic(case: Case, budget: float, pools: Pools, slack: Slack) -> Iterato
         yield f"{pools.running} requests at once: {pools.tokens // pools.running:,} tokens each"
     if slack.draft_pool:
         yield f"the draft's own KV, {gib(slack.draft_pool)}, is in no budget and comes on top"
-    told = "took in the log" if slack.measured else "are reserved by default"
+    if case.settings.candidates:
+        steps = ", ".join(map(str, case.settings.candidates))
+        longer = f", and {gib(slack.longer)} of states for the longest, in no budget" if slack.longer else ""
+        yield f"adaptive: it starts with {case.settings.steps} of {steps} steps; CUDA graphs for each{longer}"
+    told = "are needed by what they took in the log" if slack.measured else "are reserved by default"
     yield f"{gib(slack.left)} are left beside the pools for CUDA graphs, for which {gib(slack.wanted)} {told}"
