@@ -21,12 +21,17 @@ class Rule:
     name: str
     use: str
     hints: tuple[str, ...]
-    pattern: re.Pattern[str]
+    says: str
     since: str | None
     until: str | None
     starts: bool
     open: bool
     whole: bool
+
+    @property
+    def pattern(self) -> re.Pattern[str]:
+        """Compiled when it is first needed: of a start's log, few kinds are there."""
+        return _compiled(self.says)
 
     def search(self, text: str) -> re.Match[str] | None:
         """The match in one record's text; None if this is another kind of line."""
@@ -112,6 +117,11 @@ class Grammar:
 
 
 @cache
+def _compiled(says: str) -> re.Pattern[str]:
+    return re.compile(says)
+
+
+@cache
 def grammar() -> Grammar:
     """The grammar, read once."""
     table = tomllib.loads(files(__package__).joinpath("grammar.toml").read_text(encoding="utf-8"))
@@ -126,7 +136,7 @@ def _rule(entry: Mapping[str, Any]) -> Rule:
         name=entry["name"],
         use=entry["use"],
         hints=tuple(entry["hints"]),
-        pattern=re.compile(entry["says"]),
+        says=entry["says"],
         since=entry.get("since"),
         until=entry.get("until"),
         starts=entry.get("starts", False),
