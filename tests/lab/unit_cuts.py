@@ -12,8 +12,7 @@ from .llm_unit import LlmLab
 from .machine import Ended
 from .network import Cable, Cut
 from .unit_kills import BEGIN_S, LEASE_S, OPTIONS
-from .unit_runs import PHASES, Phase, Scripts
-from .unit_tune import KEPT
+from .unit_runs import PHASES, Phase, Scripts, keep_undone
 
 ENDS_S = 120.0
 """By then a controller without a link must have ended."""
@@ -71,15 +70,15 @@ class Cuts:
         self._chance = chance
         self._host = lab.start_sshd(cable.address, "behind-cable")
         self._near = f"root@127.0.0.1:{lab.ssh_port}"
-        self._scripts = Scripts(lab, self._host, prefix=cable.prefix)
+        self._scripts = Scripts(lab, self._host, prefix=cable.prefix, near=self._near)
 
     def cut(self, number: int, phase: Phase, how: Cut, *, for_good: bool = True) -> CutPoint:
         """Cut it off until the controller has ended, or only until the host has put the unit back."""
         before = self._lab.state()
-        controller = self._scripts.begin(phase.script, OPTIONS)
-        if phase.action != "prepare":
-            assert controller.await_phase(phase.action, phase.nth), controller.wait()
-        time.sleep(self._chance.uniform(0.0, phase.lasts))
+        caught = self._scripts.catch(phase, self._chance, OPTIONS, late="finish")
+        if caught is None:
+            return CutPoint(number, phase, str(how), "", 0, 0.0, 0.0, "", ("never met",))
+        controller, _ = caught
         hit = "+".join((controller.phase, *self._lab.agent_commands()))
         self._cable.cut(how)
         cut, held = time.monotonic(), self._lab.held()
@@ -100,7 +99,7 @@ class Cuts:
         if ended_s > ENDS_S:
             faults.append(f"it had not ended {ENDS_S:.0f} s after the cut")
         self._cable.mend()
-        faults += [*_wrong_end(ended, held=held), *self._undo_keep(), *self._lab.faults(before)]
+        faults += [*_wrong_end(ended, held=held), *keep_undone(self._lab, self._near), *self._lab.faults(before)]
         self._tidy(faults)
         return CutPoint(
             number, phase, f"{how}, for good", hit, ended.status, ended_s, back, _said(ended), tuple(faults)
@@ -109,10 +108,10 @@ class Cuts:
     def blink(self, number: int, phase: Phase, how: Cut) -> CutPoint:
         """Cut it off for a few seconds, which is shorter than the lease."""
         before = self._lab.state()
-        controller = self._scripts.begin(phase.script, ("--lease", str(_LONG_LEASE_S)))
-        if phase.action != "prepare":
-            assert controller.await_phase(phase.action, phase.nth), controller.wait()
-        time.sleep(self._chance.uniform(0.0, phase.lasts))
+        caught = self._scripts.catch(phase, self._chance, ("--lease", str(_LONG_LEASE_S)), late="finish")
+        if caught is None:
+            return CutPoint(number, phase, str(how), "", 0, 0.0, 0.0, "", ("never met",))
+        controller, _ = caught
         hit = "+".join((controller.phase, *self._lab.agent_commands()))
         self._cable.cut(how)
         cut, held = time.monotonic(), self._lab.held()
@@ -125,17 +124,11 @@ class Cuts:
         while self._lab.held() and time.monotonic() < max(deadline, cut + ended_s + 1):
             time.sleep(0.1)
         back = time.monotonic() - cut
-        faults += [*self._undo_keep(), *self._lab.faults(before)]
+        faults += [*keep_undone(self._lab, self._near), *self._lab.faults(before)]
         self._tidy(faults)
         told = "" if ended.status in (0, 10, 40) else _said(ended)
         how_long = f"{how}, {SHORT_CUT_S:.0f} s"
         return CutPoint(number, phase, how_long, hit, ended.status, ended_s, back, told, tuple(faults))
-
-    def _undo_keep(self) -> Iterator[str]:
-        if self._lab.root(KEPT).exists():
-            undone = self._lab.draftmark("restore", host=self._near)
-            if undone.status != 0:
-                yield f"restore: exit status {undone.status}: {undone.err}"
 
     def _tidy(self, faults: list[str]) -> None:
         if faults:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from .llm_unit import UNIT, Controller, LlmLab
-from .unit_runs import PHASES, Phase, Scripts
+from .unit_runs import PHASES, Phase, Scripts, keep_undone
 from .unit_tune import KEPT, where
 
 LEASE_S = 6
@@ -22,7 +22,6 @@ BEGIN_S = LEASE_S + PERIOD_S
 _SLACK_S = 1.0  # timers and processes of a machine with two busy cores
 _STILL_S = 30.0  # a command that ran, and the unit's own stop and start
 OPTIONS = ("--lease", str(LEASE_S))
-_TRIES = 12
 # Of what a killed `open` leaves nothing concerns the unit, and the next Draftmark takes it away.
 _HALF_OPEN = "run/draftmark"
 
@@ -80,17 +79,10 @@ class Kills:
     def kill(self, number: int, phase: Phase, way: str = "") -> Kill:
         """One, with everything looked at afterwards; `way` is how it is put back, at random if none is given."""
         before = self._lab.state()
-        for _ in range(_TRIES):
-            controller = self._scripts.begin(phase.script)
-            into = self._chance.uniform(0.0, phase.lasts)
-            reached = phase.action == "prepare" or controller.await_phase(phase.action, phase.nth)
-            time.sleep(into if reached else 0)
-            if reached and controller.process.poll() is None:
-                break
-            controller.wait()
-            self._undo_keep()
-        else:
+        caught = self._scripts.catch(phase, self._chance)
+        if caught is None:
             return Kill(number, where(self._host), phase, 0.0, "", False, "", None, 0.0, "", ("never hit",))
+        controller, into = caught
         hit = "+".join((controller.phase, *self._lab.agent_commands()))
         harsh = self._host is None and number % 4 == 3
         killed, wall = time.monotonic(), time.time()
@@ -144,18 +136,16 @@ class Kills:
     def _tidied(self, killed: float) -> str:
         """Undo a keep that was done when the kill came, and see to what a killed `open` leaves."""
         del killed
-        if self._undo_keep():
+        kept = self._lab.root(KEPT).exists()
+        if wrong := keep_undone(self._lab, self._host):
+            return wrong[0]
+        if kept:
             return "it was kept: undone by restore"
         left = self._lab.root(_HALF_OPEN)
         if left.exists() and not self._lab.held():
             self._lab.draftmark("restore", host=self._host)
             return "half-opened hold tidied by restore"
         return ""
-
-    def _undo_keep(self) -> bool:
-        if not self._lab.root(KEPT).exists():
-            return False
-        return self._lab.draftmark("restore", host=self._host).status == 0
 
 
 def _kill(controller: Controller, *, harsh: bool) -> None:

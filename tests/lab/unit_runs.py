@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import random
 import shutil
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from .llm_unit import Controller, LlmLab
+from .unit_tune import KEPT
 
 _QUICK = (
     *("--depth", "off,4", "--rounds", "1", "--concurrency", "1"),
@@ -17,6 +20,7 @@ _QUICK = (
 _FIRST_S = 0.5
 _TOKEN_S = {True: 0.1, False: 0.04}  # of the baseline, of what drafts
 _TRIES = 5
+_CATCHES = 12  # on a quiet machine the last phases are short
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +76,20 @@ class Scripts:
         host: SSH destination; None for a run on the unit's own host.
         prefix: A command that runs those outside.
         options: Of `draftmark tune`.
+        near: The same host as it is reached without the prefix.
     """
 
     def __init__(
-        self, lab: LlmLab, host: str | None, prefix: Sequence[str] = (), options: Sequence[str] = ()
+        self,
+        lab: LlmLab,
+        host: str | None,
+        prefix: Sequence[str] = (),
+        options: Sequence[str] = (),
+        near: str | None = None,
     ) -> None:
         self.lab = lab
         self.host = host
+        self._near = near or host
         self._prefix = prefix
         self._options = options
         self._model: Path | None = None
@@ -95,6 +106,28 @@ class Scripts:
         keep = ("--keep",) if script == "keep" else ()
         run = self._cut_short(last_trial=script == "keep")
         return self.lab.controller(*words, *keep, host=self.host, prefix=self._prefix, resume=run)
+
+    def catch(
+        self, phase: Phase, chance: random.Random, options: Sequence[str] = (), *, late: str = ""
+    ) -> tuple[Controller, float] | None:
+        """A run at a random moment of a phase, and how far into it; None when all were over before.
+
+        Args:
+            phase: Where.
+            chance: Draws the moment.
+            options: Of `draftmark tune`.
+            late: A run that has come to this entry of its record is over, too.
+        """
+        for _ in range(_CATCHES):
+            controller = self.begin(phase.script, options)
+            into = chance.uniform(0.0, phase.lasts)
+            reached = phase.action == "prepare" or controller.await_phase(phase.action, phase.nth)
+            time.sleep(into if reached else 0)
+            if reached and controller.process.poll() is None and controller.phase != late:
+                return controller, into
+            controller.wait()
+            keep_undone(self.lab, self._near)
+        return None
 
     def _sweep(self) -> tuple[str, ...]:
         path = Path("/var/lab-prompts.jsonl") if self.host is None else self.lab.folder / "prompts.jsonl"
@@ -125,6 +158,14 @@ class Scripts:
                     _make_up(trial)
                 return run
         raise AssertionError(f"no whole run in {_TRIES}; the last: {ended.status} {ended.out}{ended.err}")
+
+
+def keep_undone(lab: LlmLab, host: str | None) -> tuple[str, ...]:
+    """Takes back what a run has kept; what went wrong with that."""
+    if not lab.root(KEPT).exists():
+        return ()
+    undone = lab.draftmark("restore", host=host)
+    return () if undone.status == 0 else (f"restore: exit status {undone.status}: {undone.err}",)
 
 
 def _whole(trial: Path) -> bool:

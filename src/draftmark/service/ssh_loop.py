@@ -14,6 +14,13 @@ _T = TypeVar("_T")
 _JOIN_S = 10.0
 
 
+def _unwaited(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """What nobody waits for. A lost link fails all that used it at once: whoever waits is told, once, in words."""
+    error = context.get("exception")
+    if not isinstance(error, OSError) and not type(error).__module__.startswith("asyncssh"):
+        loop.default_exception_handler(context)
+
+
 class LoopThread:
     """Runs coroutines for callers in any thread; a daemon, so that it keeps no interpreter from ending.
 
@@ -24,6 +31,7 @@ class LoopThread:
     def __init__(self, name: str) -> None:
         self._name = name
         self._loop = asyncio.new_event_loop()
+        self._loop.set_exception_handler(_unwaited)
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._lock = threading.Lock()
         self._open = True
