@@ -10,6 +10,7 @@ from draftmark.engines.sglang.engine import SGLang
 from draftmark.engines.sglang.versions import shell_find
 from draftmark.errors import HostError
 from draftmark.ports import Engine, Host
+from draftmark.sim.engine import SimulatedSGLang
 
 _LOOK_S = 10.0
 EMBEDDED = ("auto", "xllamacpp", "llama-server")
@@ -37,6 +38,7 @@ def known_engines(args: argparse.Namespace, host: Host | None = None) -> tuple[E
     return (
         LlamaCpp(method=args.method),
         SGLang(method=args.method, version=told, find=look if host is not None else None),
+        SimulatedSGLang(method=args.method),
     )
 
 

@@ -32,6 +32,7 @@ _VERBS = {
     "restore": ("restore", "put a systemd unit back as it was, whatever became of a run or of what it kept"),
     "report": ("report", "derive result.json, report.html and report.md of a run again from its records"),
     "compare": ("compare", "hold two runs against each other, if they are alike"),
+    "sim": ("sim", "a simulated SGLang server: flags, HTTP, log, memory and deaths by version, no GPU"),
 }
 
 # Called by other Draftmarks, not by people.
