@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from draftmark.load import answers
 from draftmark.load.answers import Answer, AnswerReader
+from draftmark.load.bulk import likeness, plain_text
 from draftmark.load.http1 import Exchange
 from draftmark.load.llamacpp import CompletionReader
 from draftmark.load.native import GenerateReader
@@ -168,6 +170,35 @@ def streams(draw: st.DrawFn, api: str) -> list[tuple[float, bytes]]:
     return [(float(i), out[a:b]) for i, (a, b) in enumerate(pairwise(places))]
 
 
+@st.composite
+def alike(draw: st.DrawFn) -> list[tuple[float, bytes]]:
+    """Reads of a stream whose events are nearly all alike, as bytes, too."""
+    chat, escaped = draw(st.booleans()), draw(st.booleans())
+    name, ordinary = draw(TEXT), st.sampled_from([" the", " cat", "é", "🙂", " a"])
+    tail: Json = draw(
+        st.sampled_from([{}, {"usage": None}, {"usage": {"completion_tokens": 1}}, {"object": "error"}])
+    )
+    out = b""
+    for _ in range(draw(st.integers(1, 30))):
+        text = draw(st.one_of(ordinary, ordinary, ordinary, TEXT))
+        said: Json = {"delta": {"content": text}} if chat else {"text": text}
+        event: Json = {"id": name, "choices": [said], **tail}
+        if draw(st.integers(0, 15)) == 11:
+            event = draw(OPENAI)
+        data = json.dumps(event, ensure_ascii=escaped).encode("utf-8", "surrogatepass")
+        if draw(st.integers(0, 30)) == 11:
+            data = draw(
+                st.sampled_from([data.replace(b"c", b"\xff", 1), data[:-1], data + b"\n\n: ping", b"[DONE]"])
+            )
+        out += b"data: " + data + b"\n\n"
+    halves = draw(st.booleans())
+    if halves:  # a letter cut in two, each half in an event of its own
+        out = out.replace("é".encode(), b"\xc3", 1).replace("é".encode(), b"\xa9", 1)
+    out += draw(st.sampled_from([b"", b"data: [DONE]\n\n"]))
+    cuts = draw(st.lists(st.integers(0, len(out)), max_size=3))
+    return [(float(i), out[a:b]) for i, (a, b) in enumerate(pairwise(sorted({0, len(out), *cuts})))]
+
+
 def exchange_of(reads: list[tuple[float, bytes]], failure: str | None) -> Exchange:
     exchange = Exchange()
     exchange.status, exchange.content_type, exchange.framed = 200, "text/event-stream", failure is None
@@ -198,6 +229,95 @@ def test_both_ways_read_the_same_answer(api: str, data: st.DataObject) -> None:
     assert quick == thorough
     stepped = asyncio.run(read_answer(exchange_of(reads, failure), api=api, max_tokens=most, keep_text=True))
     assert stepped == thorough
+
+
+@settings(max_examples=300, deadline=None)
+@given(data=st.data())
+def test_events_taken_together_say_what_each_would(data: st.DataObject) -> None:
+    reads = data.draw(alike())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(answers, "_MANY", data.draw(st.sampled_from([0, 3])))
+        patch.setattr(answers, "_BLOCK_BYTES", data.draw(st.sampled_from([0, 300])))
+        quick, thorough = both("openai", reads, None, None)
+    assert quick == thorough
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        b'{"id":" w5","choices":[{"text":"\\u0020w5"}]}',  # the same letters, but not the text
+        b'{"choices":[{"text":" w5"}],"usage":{"completion_tokens":1}}',
+        b'{"choices":[{"text":" w5","finish_reason":"stop"}]}',
+        b'{"choices":[{"text":""}]}',
+        b'{"choices":[{"text":"a\\nb"}]}',
+        b'{"choices":[{"text":" w5"},{"text":" w5"}]}',
+        b"3",
+    ],
+)
+def test_what_nothing_is_learnt_from(event: bytes) -> None:
+    assert likeness(event, answers._said_alone) is None
+
+
+def test_what_is_learnt() -> None:
+    found = likeness(b'{"id":"w","choices":[{"text":" w"}],"n":1}', answers._said_alone)
+    assert found is not None
+    assert (found.before, found.after) == (b'{"id":"w","choices":[{"text":"', b'"}],"n":1}')
+
+
+@pytest.mark.parametrize(
+    "texts", [[b"a", b'"'], [b"\\"], [b"a", b""], [b"\xc3", b"\xa9"], [b"a\n"], [b"\x01"], [b"a\\", b"n"]]
+)
+def test_texts_that_are_read_one_by_one(texts: list[bytes]) -> None:
+    assert plain_text(texts) is None
+    assert plain_text([b" a", "é".encode(), b"'"]) == " aé'"
+
+
+def test_ordinary_events_are_not_read_one_by_one() -> None:
+    def event(second: int, text: str) -> bytes:
+        return b'data: {"created":%d,"choices":[{"index":0,"delta":{"content":"%b"}}]}\n\n' % (
+            second,
+            text.encode(),
+        )
+
+    body = b"".join(event(i // 400, f" w{i}" if i % 20 else "\\n") for i in range(4000))
+    singly = []
+
+    class Watched(AnswerReader):
+        def _plain(self, at: float, data: bytes) -> bool:
+            singly.append(data)
+            return super()._plain(at, data)
+
+    reader = Watched(keep_text=True)
+    for start in range(0, len(body), 30_000):
+        reader.feed(float(start), body[start : start + 30_000])
+    answer = reader.finish(exchange_of([], "reset"))
+    assert len(answer.chunks) == 4000
+    assert answer.text == "".join(f" w{i}" if i % 20 else "\n" for i in range(4000))
+    assert len(singly) < 4000 / 20 + 50
+
+
+def test_nothing_is_taken_after_an_error() -> None:
+    ordinary = b'data: {"choices":[{"text":" w"}]}\n\n' * 100
+    reads = [(0.0, ordinary + b'data: {"error":{"message":"boom"}}\n\n' + ordinary + b"data: [DONE]\n\n")]
+    quick, thorough = both("openai", reads, None, None)
+    assert quick == thorough
+    assert (len(quick.chunks), quick.done, quick.error) == (100, True, "error-event")
+
+
+def test_a_stream_in_which_no_two_events_are_alike_is_learnt_from_a_few_times_only() -> None:
+    body = b"".join(b'data: {"n":%d,"choices":[{"text":" w"}]}\n\n' % i for i in range(2000))
+    tried = []
+
+    def watched(data: bytes, read: Any) -> Any:
+        tried.append(data)
+        return likeness(data, read)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(answers, "likeness", watched)
+        reader = AnswerReader(keep_text=True)
+        reader.feed(0.0, body)
+    assert len(reader.finish(exchange_of([], "reset")).chunks) == 2000
+    assert len(tried) <= 8
 
 
 def test_an_ordinary_stream_takes_the_quick_way() -> None:

@@ -16,8 +16,8 @@ import hashlib
 from dataclasses import dataclass
 from itertools import pairwise
 
+from draftmark.load.bulk import Likeness, likeness, plain_text
 from draftmark.load.events import (
-    ABSENT,
     DECODE_ERRORS,
     DETAIL_LIMIT,
     Event,
@@ -27,12 +27,15 @@ from draftmark.load.events import (
     error_message,
 )
 from draftmark.load.http1 import Exchange
-from draftmark.load.sse import SseSplitter
+from draftmark.load.sse import BETWEEN, SseSplitter
 
 MOST_TOKENS = 9_999_999
 """More than any context holds: the bound on counts where nothing tighter is known."""
 OVERRUN_TOKENS = 64
 """By how much an honest count may exceed `max_tokens`: a last draft that was taken whole, an end token."""
+_BLOCK_BYTES = 2048  # of a read that is worth learning what its events share
+_MANY = 8  # so many events are worth it, too
+_LESSONS = 8  # tries to learn, over and above those that paid: in some streams no two events are alike
 _MOST_A_CHUNK = 16  # of a server that does not keep to `max_tokens`
 
 # --- the answer -------------------------------------------------------------------------------------------
@@ -89,15 +92,78 @@ class AnswerReader:
         self._timings: Timings | None = None
         self._total_told = False
         self._events = 0
+        self._alike: Likeness | None = None
+        self._lessons = _LESSONS
         self._answer = Answer()
 
     def feed(self, at: float, data: bytes) -> None:
         """The bytes of one read, which arrived at `at`."""
         if not self._stream:
             return  # it is read whole, at its end
-        for event in self._splitter.feed(data):
+        block, events = self._splitter.take(data)
+        if block is None:
+            self._each(at, events)
+        elif len(block) < _BLOCK_BYTES:
+            self._each(at, block.split(BETWEEN))
+        else:
+            self._block(at, block)
+
+    def _each(self, at: float, events: list[bytes]) -> None:
+        for event in events:
             if not self._plain(at, event):
                 self._event(at, event)
+
+    def _block(self, at: float, block: bytes) -> None:
+        """Many events of one read: those that are like the ones before them are taken together."""
+        alike = self._alike
+        first, *texts = [block] if alike is None else block.split(alike.between)
+        if alike is None or not texts:
+            self._unlike(at, block)
+            return
+        last = texts.pop()
+        self._unlike(at, first + alike.after)
+        self._texts(at, texts, alike)
+        self._unlike(at, alike.before + last)
+
+    def _unlike(self, at: float, block: bytes) -> None:
+        """Events that are not like those before them. Where they are many, they may be like one another."""
+        events = block.split(BETWEEN)
+        learning = len(events) >= _MANY
+        for i, event in enumerate(events):
+            self._each(at, [event])
+            if learning and self._lessons and i + 1 < len(events) and (found := likeness(event, _said_alone)):
+                self._lessons -= 1
+                if events[i + 1].startswith(found.before) and events[i + 1].endswith(found.after):
+                    self._alike = found
+                    self._block(at, BETWEEN.join(events[i + 1 :]))
+                    return
+
+    def _texts(self, at: float, texts: list[bytes], alike: Likeness) -> None:
+        """The texts of events that are alike. Where one of them is none, those around it still are."""
+        if self._together(at, texts):
+            return
+        run: list[bytes] = []
+        for text in texts:
+            if plain_text([text]) is not None:
+                run.append(text)
+                continue
+            self._together(at, run)
+            run = []
+            self._each(at, (alike.before + text + alike.after).split(BETWEEN))
+        self._together(at, run)
+
+    def _together(self, at: float, texts: list[bytes]) -> bool:
+        """What `_plain` does, for many; whether it could be done."""
+        if (said := plain_text(texts)) is None:
+            return False
+        self._events += len(texts)
+        self._lessons += len(texts) >= 2 * _MANY
+        if self._answer.error is None and texts:
+            self._text.append(said)
+            self._times += [at] * len(texts)
+            self._counts += [None] * len(texts)
+            self._total_told = False
+        return True
 
     def _plain(self, at: float, data: bytes) -> bool:
         """Take the kind of event of which a stream has thousands: one choice with new text and nothing else.
@@ -110,17 +176,7 @@ class AnswerReader:
             event = decode_event(data)
         except DECODE_ERRORS:
             return False
-        if event.choices is None or len(event.choices) != 1:
-            return False
-        choice = event.choices[0]
-        delta = choice.delta
-        if delta is None:
-            said = choice.text
-        elif choice.text is None and delta.reasoning_content is None and delta.reasoning is None:
-            said = delta.content
-        else:
-            return False
-        if not said or choice.finish_reason is not None or event.error is not ABSENT or event.object == "error":
+        if (said := event.said()) is None:
             return False
         self._events += 1
         self._text.append(said)
@@ -257,6 +313,15 @@ class AnswerReader:
         if not exchange.framed:
             return "closed", "the connection closed before a final event"
         return "no-end", "the stream ended without finish reason, usage or [DONE]"
+
+
+def _said_alone(data: bytes) -> str | None:
+    """The text of an event that has nothing else."""
+    try:
+        event = decode_event(data)
+    except DECODE_ERRORS:
+        return None
+    return event.said() if event.usage is None and event.timings is None else None
 
 
 def _count(event: Event) -> int | None:

@@ -65,6 +65,21 @@ class Event(msgspec.Struct):
     object: str | None = None  # "error" in older vLLM, with `message` beside it
     message: str | None = None
 
+    def said(self) -> str | None:
+        """Its text, where it is one choice with new text and, but for counts, nothing else; None of any other."""
+        choices = self.choices
+        if choices is None or len(choices) != 1 or self.error is not ABSENT or self.object == "error":
+            return None
+        choice = choices[0]
+        if choice.finish_reason is not None:
+            return None
+        delta = choice.delta
+        if delta is None:
+            return choice.text or None
+        if choice.text is None and delta.reasoning_content is None and delta.reasoning is None:
+            return delta.content or None
+        return None
+
 
 decode_event = msgspec.json.Decoder(Event).decode
 """One event."""

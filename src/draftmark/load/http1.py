@@ -13,6 +13,7 @@ import asyncio
 import ssl
 from dataclasses import dataclass
 from time import monotonic
+from typing import cast
 
 import httptools
 
@@ -95,8 +96,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the loop."""
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - narrows the type: TCP and TLS both are
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but its name
 
     def data_received(self, data: bytes) -> None:
         """Stamp, undo the framing, keep. Called by the loop."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 _BOM = b"\xef\xbb\xbf"
 _FIELD = b"data: "
 _BLANK = b"\n\n"
-_BETWEEN = _BLANK + _FIELD
+BETWEEN = _BLANK + _FIELD
+"""From the end of one event's data to the beginning of the next one's."""
 
 
 class SseSplitter:
@@ -28,21 +29,28 @@ class SseSplitter:
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """Take the next bytes; give the data of the events that they finish."""
+        block, events = self.take(chunk)
+        return events if block is None else block.split(BETWEEN)
+
+    def take(self, chunk: bytes) -> tuple[bytes | None, list[bytes]]:
+        """As `feed`, but events in their plainest form stay together: their data, with `BETWEEN` between them."""
         if b"\n" not in chunk:
             self._pieces.append(chunk)
-            return []
+            return None, []
         if self._pieces:
             self._pieces.append(chunk)
             chunk = b"".join(self._pieces)
             self._pieces = []
         if chunk.startswith(_FIELD) and not self._data:
-            *plain, rest = chunk.rsplit(_BLANK, 1)
-            if (events := _plain(plain[0]) if plain else None) is not None and b"\n" not in rest:
+            end = chunk.rfind(_BLANK)
+            block, rest = chunk[len(_FIELD) : end], chunk[end + len(_BLANK) :]
+            plain = end > 0 and b"\n" not in rest and b"\r" not in block
+            if plain and block.count(b"\n") == 2 * block.count(BETWEEN):
                 self._started = True
                 if rest:
                     self._pieces = [rest]
-                return events
-        return self._lines(chunk)
+                return block, []
+        return None, self._lines(chunk)
 
     def _lines(self, chunk: bytes) -> list[bytes]:
         lines = chunk.split(b"\n")
@@ -72,12 +80,3 @@ class SseSplitter:
             self._data.append(line[6:] if line[5:6] == b" " else line[5:])
         elif line == b"data":
             self._data.append(b"")
-
-
-def _plain(whole: bytes) -> list[bytes] | None:
-    """The data of events that stand in their plainest form; None where a single line has another."""
-    events = whole.split(_BETWEEN)
-    if b"\r" in whole or whole.count(b"\n") != 2 * (len(events) - 1):
-        return None
-    events[0] = events[0].removeprefix(_FIELD)
-    return events
