@@ -109,7 +109,7 @@ class Ledger:
             first_token_at_s=chunks[0][0] - begin if chunks else None,
             last_token_at_s=chunks[-1][0] - begin if chunks else None,
             end_at_s=(exchange.end_at or sent) - begin,
-            chunks=tuple((at - sent, tokens) for at, tokens in chunks),
+            chunks=tuple([(at - sent, tokens) for at, tokens in chunks]),  # hot: a list is built faster
             chunk_counts=answer.counts,
             prompt_tokens=answer.prompt_tokens,
             output_tokens=answer.output_tokens,

@@ -22,7 +22,7 @@ from draftmark.model import ClientHealth, Message
 
 Gate = Callable[[], Awaitable[float]]
 CONNECTION_ERRORS = frozenset(
-    {"connect-refused", "connect-timeout", "connect-failed", "dns", "tls", "reset", "closed"}
+    {"client-limit", "connect-failed", "connect-refused", "connect-timeout", "dns", "tls", "reset", "closed"}
 )
 NOT_GONE_ON = "an earlier turn of the conversation failed"
 """Why a follow-up was never sent."""
