@@ -77,6 +77,8 @@ def run(args: argparse.Namespace) -> int:
     """Tell what fits."""
     version = _version(args)
     subject = _model(args) if Path(args.service).expanduser().exists() else _service(args)
+    if args.flags:
+        subject.engine.check(subject.command)
     arms = _arms(args.depth or _DEPTHS, subject)
     gpus = _gpus(args, subject.scene)
     scene = replace(subject.scene, gpus=lambda: gpus, version=version or subject.scene.version)

@@ -20,7 +20,7 @@ _CARRIED = (
     "mamba_ssm_dtype", "linear_attn_backend", "linear_replayssm_cache_len", "speculative_algorithm",
     "speculative_num_steps", "speculative_eagle_topk", "speculative_num_draft_tokens",
     "speculative_draft_model_path", "speculative_draft_model_quantization", "speculative_adaptive_config",
-    "disaggregation_mode",
+    "disaggregation_mode", "json_model_override_args",
     "cpu_offload_gb",
 )  # fmt: skip
 _SWITCHES = (

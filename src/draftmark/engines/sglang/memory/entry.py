@@ -93,7 +93,7 @@ def fit(command: Sequence[str], arms: Sequence[Arm], scene: FitScene, with_arm: 
             )
         command = command_of(boot.values, scene.model_dir)
     path = scene.model_dir or _model_path(values_of(command, told))
-    config = read_config(scene, path)
+    config = overridden(read_config(scene, path), values_of(command, told))
     refuse_model(config)
     target = reading.Target(config)
     other = None if boot is None else _another(boot, target, scene, values_of(command, told))
@@ -185,6 +185,24 @@ def read_config(scene: FitScene, path: str) -> Mapping[str, Any]:
     )
 
 
+def overridden(config: Mapping[str, Any], values: Mapping[str, object]) -> Mapping[str, Any]:
+    """With `--json-model-override-args`.
+
+    Raises:
+        UsageError: They are no JSON object.
+    """
+    text = values.get("json_model_override_args")
+    if text in (None, "", "{}"):
+        return config
+    try:
+        changes = json.loads(str(text))
+    except (ValueError, RecursionError):
+        changes = None
+    if not isinstance(changes, dict):
+        raise UsageError("--json-model-override-args is no JSON object", next_step="check the command line")
+    return {**config, **changes}
+
+
 def _places(scene: FitScene, path: str) -> list[str]:
     if path.endswith(".json"):
         return [path]
@@ -246,6 +264,8 @@ def _case(service: _Service, values: Mapping[str, object], *, adaptive: bool) ->
     model = reading.anatomy_of(service.target, settings, weighed=service.boot is None)
     draft = _draft(service, settings, model)
     strange = not_modelled(values, service.scene.environment)
+    if settings.attention_tp != settings.tp and service.boot is None:
+        service.assume("--enable-dp-attention: how it divides weights is an estimate")
     service.assume(*model.assumptions, item_bytes(settings, model)[1], *strange)
     rules, gpus, boot = service.choice.rules, service.gpus, service.boot
     usual = defaults(rules, settings, model, min(each.total_mib for each in gpus)) if gpus else None
@@ -267,6 +287,8 @@ def _case(service: _Service, values: Mapping[str, object], *, adaptive: bool) ->
         environment=dict(service.scene.environment),
     )
     budget = _budget(service, case)
+    if boot is not None and budget.fraction is not None:  # what was in force in that start, too, is in its figures
+        strange = [each for each in strange if each not in not_modelled(boot.values, service.scene.environment)]
     return replace(case, budget=budget, extra_spread=SPREAD * budget.pre * len(strange))
 
 

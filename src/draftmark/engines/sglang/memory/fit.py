@@ -95,12 +95,13 @@ def judge(arm: Arm, case: Case) -> FitArm:
     pools = case.pools(budget)
     slack = case.slack(pools)
     lower, higher = case.uncertainty()
-    outcomes = [
-        each.pools(each.available() + change)
+    possible = [
+        (each, each.pools(each.available() + change))
         for each in (case, *(case.under(rules) for rules in case.others))
         for change in (-lower, 0.0, higher)
     ]
-    fits = _fits(outcomes, slack)
+    outcomes = [found for _, found in possible]
+    fits = _fits(outcomes, [each.slack(found) for each, found in possible])
     figures = _figures(pools) if pools.starts and fits is not False else FitFigures()
     low, high = _bounds(outcomes) if fits is not False else (FitFigures(), FitFigures())
     return FitArm(
@@ -115,13 +116,10 @@ def judge(arm: Arm, case: Case) -> FitArm:
     )
 
 
-def _fits(outcomes: Sequence[Pools], slack: Slack) -> bool | None:
-    starts = {each.starts for each in outcomes}
-    if starts == {False}:
-        return False
-    if starts != {True}:
-        return None
-    return slack.enough
+def _fits(outcomes: Sequence[Pools], slacks: Sequence[Slack]) -> bool | None:
+    """What all that is possible agrees on; None where it does not."""
+    verdicts = {slack.enough if pools.starts else False for pools, slack in zip(outcomes, slacks, strict=True)}
+    return verdicts.pop() if len(verdicts) == 1 else None
 
 
 def _figures(pools: Pools) -> FitFigures:

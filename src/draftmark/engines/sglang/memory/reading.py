@@ -36,18 +36,27 @@ class Target:
         self.config = config
         self.text = _text(config)
         self.shape = read_shape(config)
-        self._weights: dict[int, Tensors] = {}
+        self._weights: dict[tuple[int, int, str], Tensors] = {}
         self._predicting: dict[int, Tensors | None] = {}
 
-    def weights(self, tp: int) -> Tensors:
+    def weights(self, settings: Settings) -> Tensors:
         """What one rank loads, multi-token prediction aside.
 
         Raises:
             BadInputError: The quantization's sizes are not known.
         """
-        if tp not in self._weights:
-            self._weights[tp] = weights.target_tensors(self.shape, tp, rotary_bytes(self.shape, self.text))
-        return self._weights[tp]
+        tp, attention_tp, dtype = key = settings.tp, settings.attention_tp, settings.dtype
+        if key not in self._weights:
+            rotary = rotary_bytes(self.shape, self.text)
+            self._weights[key] = weights.target_tensors(
+                self.shape, tp, rotary, attention_tp=attention_tp, dtype=dtype
+            )
+        found = self._weights[key]
+        return weights.quantized_by_flag(found) if self.quantized_by_flag(settings) else found
+
+    def quantized_by_flag(self, settings: Settings) -> bool:
+        """Whether weights that are not quantized are to be, while they are loaded."""
+        return settings.quantization not in (None, "unquant", "none") and not self.shape.quantization.method
 
     def predicting(self, tp: int) -> Tensors | None:
         """What one rank loads as its own draft; None where that cannot be told, or there is none."""
@@ -71,8 +80,12 @@ def anatomy_of(source: Target, settings: Settings, *, weighed: bool = True) -> A
     assumptions.extend(f"not counted among the weights: {each}" for each in shape.not_counted)
     if shape.quantization.method:
         assumptions.append(f"weights quantized by {shape.quantization.method}: their size is an estimate")
+    if source.quantized_by_flag(settings):
+        assumptions.append(
+            f"--quantization {settings.quantization} while they are loaded: what is left of the weights is a guess"
+        )
     try:
-        target = source.weights(settings.tp)
+        target = source.weights(settings)
     except BadInputError:
         if weighed:
             raise

@@ -17,7 +17,15 @@ _VALUES = {
     "dcp_size": ("1", 1, None),
     "attn_cp_size": ("1", 1, None),
     "lora_paths": (None,),
+    "torchao_config": ("", None),
+    "moe_dense_tp_size": (None,),
+    "attn_dp_size": ("1", 1, None),
+    "ep_num_redundant_experts": ("0", 0, None),
+    "speculative_draft_kv_cache_dtype": ("auto", None),
+    "config": (None,),
+    "mamba_max_states_per_path": ("-1", -1, None),
 }
+_LOADED_OTHERWISE = ("bitsandbytes", "gguf")
 _SWITCHES = (
     "enable_unified_memory",
     "enable_hisparse",
@@ -26,6 +34,10 @@ _SWITCHES = (
     "enable_dsa_cache_layer_split",
     "prefill_only_disable_kv_cache",
     "enable_page_major_kv_layout",
+    "enable_dp_lm_head",
+    "enable_multi_layer_eagle",
+    "enable_int8_mamba_checkpoint",
+    "enable_linear_replayssm",
 )
 # Their KV is compressed or sparse in ways of its own (14:pool_configurator.py:420-560, 17:…:236-290).
 _MODELS = ("DeepseekV4", "MiniMaxM3", "MiniMaxSparse", "Inkling")
@@ -39,6 +51,8 @@ def not_modelled(values: Mapping[str, object], environment: Mapping[str, str]) -
         if values.get(name) not in usual and values.get(name) != []
     ]
     found += [f"--{name.replace('_', '-')} is not modelled" for name in _SWITCHES if values.get(name) is True]
+    if values.get("load_format") in _LOADED_OTHERWISE:
+        found.append(f"--load-format {values['load_format']} is not modelled")
     if environment.get("SGLANG_ENABLE_POST_CAPTURE_KV_SIZING", "0").lower() in ("1", "true"):
         found.append("SGLANG_ENABLE_POST_CAPTURE_KV_SIZING is not modelled: pools are sized after graph capture")
     return found

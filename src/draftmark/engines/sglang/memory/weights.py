@@ -11,10 +11,12 @@ import re
 from collections.abc import Iterable
 
 from draftmark.engines.model_config.shape import ModelShape
-from draftmark.engines.model_config.tensors import Tensor
+from draftmark.engines.model_config.tensors import Part, Tensor
 from draftmark.engines.model_config.weights import ITEMSIZES
 from draftmark.engines.sglang.memory.anatomy import Tensors
 
+_OF_ATTENTION: tuple[Part, ...] = ("attention", "linear_attention", "embedding")
+_APART = 0.1
 _LARGE = 10 << 20
 _ROUND = 2 << 20
 SHARED_BLOCK = 20 << 20
@@ -41,18 +43,53 @@ def placed_bytes(sizes: Iterable[int], *, first: bool = False) -> tuple[int, int
     return large + blocks * SHARED_BLOCK, SHARED_BLOCK if small else _ROUND
 
 
-def target_tensors(shape: ModelShape, tp: int, rotary: int) -> Tensors:
+def target_tensors(
+    shape: ModelShape, tp: int, rotary: int, *, attention_tp: int | None = None, dtype: str = "auto"
+) -> Tensors:
     """Weights of the target on one rank, with its table of positions, without multi-token prediction.
+
+    With data-parallel attention (`attention_tp` below `tp`) attention and embedding are divided among fewer ranks
+    than the rest; what else is kept whole then was read in no source, so that the bounds are wide.
 
     Raises:
         BadInputError: The quantization's sizes are not known.
     """
+    apart = attention_tp is not None and attention_tp != tp
     if shape.quantization.method:
-        return Tensors(bytes=shape.weights(tensor_parallel=tp).target_bytes + rotary, spread=0.04)
-    item = ITEMSIZES.get(shape.dtype, 2)
+        weights = shape.weights(tensor_parallel=tp, dtype=loaded_as(shape, dtype))
+        amount = weights.target_bytes + rotary
+        if apart:
+            fewer = shape.weights(tensor_parallel=attention_tp or 1, dtype=loaded_as(shape, dtype))
+            amount += fewer.of(*_OF_ATTENTION).bytes - weights.of(*_OF_ATTENTION).bytes
+        return Tensors(bytes=amount, spread=_APART if apart else 0.04)
+    item = ITEMSIZES.get(loaded_as(shape, dtype), 2)
     own = [each for each in shape.tensors if each.part not in ("mtp", "mtp_copies")]
-    placed, _ = placed_bytes((*fused_sizes(own, item, tp), rotary), first=True)
-    return Tensors(bytes=placed, spread=0.03 if shape.not_counted else 0.002)
+    with_attention = [each for each in own if each.part in _OF_ATTENTION]
+    others = [each for each in own if each.part not in _OF_ATTENTION]
+    sizes = (
+        (*fused_sizes(with_attention, item, attention_tp or 1), *fused_sizes(others, item, tp))
+        if apart
+        else fused_sizes(own, item, tp)
+    )
+    placed, _ = placed_bytes((*sizes, rotary), first=True)
+    return Tensors(bytes=placed, spread=_APART if apart else 0.03 if shape.not_counted else 0.002)
+
+
+def loaded_as(shape: ModelShape, dtype: str) -> str:
+    """The type that weights have once they are loaded: float32 ones become 16 bits, unless float32 is asked for.
+
+    Source: 14:configs/model_config.py _get_and_verify_dtype.
+    """
+    if dtype in ("float", "float32"):
+        return "float32"
+    if dtype in ("half", "float16", "bfloat16") or shape.dtype == "float32":
+        return "bfloat16"
+    return shape.dtype
+
+
+def quantized_by_flag(unquantized: Tensors) -> Tensors:
+    """Weights that are quantized while they are loaded: from 4 bits to nearly all of them, as likely as not 8."""
+    return Tensors(bytes=int(unquantized.bytes * 0.6), spread=0.6)
 
 
 def predicting_tensors(shape: ModelShape, tp: int) -> Tensors | None:
