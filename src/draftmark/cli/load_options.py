@@ -88,7 +88,7 @@ def add_arguments(parser: argparse.ArgumentParser, *, tuning: bool = False) -> N
         type=options.positive_number,
         metavar="X",
         help="shape of gamma arrivals, as vLLM has it: below 1 in clumps, 1 is Poisson, above 1 more even; "
-        "with a ramp, of its",
+        "a ramp is by chance with it, and even without",
     )
     when.add_argument(
         "--ramp-seconds",
