@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from draftmark import __version__
-from draftmark.errors import BadInputError, FailedError
-from draftmark.load.client import LoadRun
+from draftmark.errors import BadInputError, FailedError, Interrupted, UsageError
+from draftmark.load.client import LoadPlan, LoadRun
 from draftmark.load.on_host import OnHostLoad, Spec, find_program, serve
 from draftmark.model import Message, Prompt, Workload
 from draftmark.ports import Completed
@@ -91,16 +91,68 @@ def test_only_the_same_version_is_used() -> None:
 
 
 def test_a_spec_survives_its_way() -> None:
+    plan = LoadPlan(
+        workload=WORKLOAD,
+        concurrency=0,
+        api="openai",
+        extra={"a": [1, None, "ü"]},
+        send_at_s=(0.0, 0.25),
+        think_s=(1.5,),
+        stream=False,
+        max_seconds=9.0,
+    )
+    spec = Spec(base_url="http://h:1", plan=plan, headers={"A": "b"}, connect_timeout_s=2.5, workers=2)
+    assert msgspec.json.decode(msgspec.json.encode(spec), type=Spec) == spec
+
+
+def test_an_open_loop_with_conversations_is_carried_out_there_as_here() -> None:
+    talk = Workload("talk", (Prompt("p", (Message("user", "one"),), 8, follow_ups=("two",)),))
+    plan = LoadPlan(workload=talk, concurrency=0, send_at_s=(0.0, 0.05, 0.1), model="m")
+    with serving(answer()) as server:
+        run = OnHostLoad(host=LocalHost(), program=PROGRAM, there=lambda _url: server.url).run_load("", plan)
+    assert sorted(r.tag for r in run.records) == [f"bench-{n}{t}" for n in (1, 2, 3) for t in ("", ".1")]
+    assert sorted(r.intended_at_s or 0.0 for r in run.records if r.turn == 0) == pytest.approx([0.0, 0.05, 0.1])
+    assert run.client.send_late_ms_max is not None
+    assert (run.unsent, run.disturbed, run.stopped_because) == ({}, (), None)
+
+
+def test_what_was_not_sent_there_is_told_here() -> None:
+    at = (0.0, 0.01, 90.0)
+    plan = LoadPlan(workload=WORKLOAD, concurrency=0, send_at_s=at, max_seconds=0.5, model="m")
+    with serving(answer()) as server:
+        run = OnHostLoad(host=LocalHost(), program=PROGRAM, there=lambda _url: server.url).run_load("", plan)
+    assert [r.error for r in run.records] == [None, None]
+    assert run.unsent == {"the limit of 0.5 s was reached": 1}
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), Interrupted(15)], ids=["keyboard", "own"])
+def test_an_interruption_hands_over_what_had_come(error: BaseException) -> None:
+    def on_record(_record: object) -> None:
+        raise error
+
+    kept: list[LoadRun] = []
+    plan = LoadPlan(workload=WORKLOAD, concurrency=1, repeat=3, warmup=0, model="m")
+    with serving(answer()) as server, pytest.raises(type(error)):
+        OnHostLoad(host=LocalHost(), program=PROGRAM, there=lambda _url: server.url).run_load(
+            "", plan, on_record=on_record, on_interrupted=kept.append
+        )
+    (run,) = kept
+    assert len(run.records) == 1
+    assert sum(run.unsent.values()) == 5
+    assert run.stopped_because is not None
+
+
+def test_a_plan_that_cannot_be_carried_out_is_refused_there(tmp_path: Path) -> None:
     spec = Spec(
         base_url="http://h:1",
-        workload=WORKLOAD,
-        concurrency=1,
-        api="openai",
-        repeat=1,
-        warmup=0,
-        extra={"a": [1, None, "ü"]},
-        request_timeout_s=1.5,
+        plan=LoadPlan(workload=WORKLOAD, concurrency=1),
         headers={},
-        first_tag=1,
+        connect_timeout_s=1.0,
+        workers=1,
     )
-    assert msgspec.json.decode(msgspec.json.encode(spec), type=Spec) == spec
+    told = msgspec.to_builtins(spec)
+    told["plan"]["api"] = "gopher"
+    file = tmp_path / "spec"
+    file.write_bytes(msgspec.json.encode(told))
+    with pytest.raises(UsageError, match="unknown API"):
+        serve(file, lambda _line: None)

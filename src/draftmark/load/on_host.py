@@ -7,14 +7,15 @@ lines of JSON; when our end of its output closes, it ends, and its requests with
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 
-from draftmark.errors import BadInputError, FailedError
-from draftmark.load.client import LoadRun, run_closed_loop
+from draftmark.errors import BadInputError, FailedError, Interrupted
+from draftmark.load.client import LoadPlan, LoadRun, run_load
+from draftmark.load.drive import OnProgress, OnRecord
 from draftmark.model import ClientHealth, RequestRecord, Workload
 from draftmark.ports import Host
 
@@ -22,24 +23,20 @@ VERB = "load"
 """The verb, not meant for people, by which it is started there."""
 
 _SPOOL = 'umask 077; f=$(mktemp "${TMPDIR:-/tmp}/draftmark-load.XXXXXX") && cat >"$f" && printf %s "$f"'
+_LEFT = "not sent, or not yet answered, when it was interrupted"
 _LOOK_S = 15.0
 _LONGEST_S = 86_400.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spec:
-    """One measurement: the arguments of `run_closed_loop` that a run needs."""
+    """One measurement: the arguments of `run_load` that a run needs."""
 
     base_url: str
-    workload: Workload
-    concurrency: int
-    api: str
-    repeat: int
-    warmup: int
-    extra: dict[str, object]
-    request_timeout_s: float
+    plan: LoadPlan
     headers: dict[str, str]
-    first_tag: int
+    connect_timeout_s: float
+    workers: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +59,8 @@ class Outcome:
     client: ClientHealth
     assumptions: tuple[str, ...] = ()
     stopped_because: str | None = None
+    unsent: dict[str, int] = field(default_factory=dict)
+    disturbed: tuple[str, ...] = ()
 
 
 def serve(spec_file: Path, write: Callable[[bytes], object]) -> None:
@@ -69,6 +68,7 @@ def serve(spec_file: Path, write: Callable[[bytes], object]) -> None:
 
     Raises:
         BadInputError: It is no spec.
+        UsageError: Its plan cannot be carried out.
     """
     try:
         data = spec_file.read_bytes()
@@ -82,21 +82,16 @@ def serve(spec_file: Path, write: Callable[[bytes], object]) -> None:
     def say(said: Said) -> None:
         write(msgspec.json.encode(said) + b"\n")
 
-    run = run_closed_loop(
+    run = run_load(
         spec.base_url,
-        spec.workload,
-        concurrency=spec.concurrency,
-        api=spec.api,
-        repeat=spec.repeat,
-        warmup=spec.warmup,
-        extra=spec.extra,
-        request_timeout_s=spec.request_timeout_s,
+        spec.plan,
         headers=spec.headers,
-        first_tag=spec.first_tag,
+        connect_timeout_s=spec.connect_timeout_s,
+        workers=spec.workers,
         on_record=lambda record: say(Said(record=record)),
         on_progress=lambda *now: say(Said(progress=now)),
     )
-    say(Said(run=Outcome(run.client, tuple(run.assumptions), run.stopped_because)))
+    say(Said(run=Outcome(run.client, run.assumptions, run.stopped_because, dict(run.unsent), run.disturbed)))
 
 
 def find_program(host: Host, version: str) -> tuple[str, ...] | None:
@@ -115,6 +110,7 @@ class OnHostLoad:
     Attributes:
         program: From `find_program`.
         there: From a URL as it is reached from here to the URL on that host.
+        api: Over which `__call__` asks.
     """
 
     host: Host
@@ -134,8 +130,8 @@ class OnHostLoad:
         request_timeout_s: float,
         headers: dict[str, str],
         first_tag: int,
-        on_record: Callable[[RequestRecord], None],
-        on_progress: Callable[[int, int, float | None, int], None],
+        on_record: OnRecord,
+        on_progress: OnProgress,
     ) -> LoadRun:
         """Run one axis to its end.
 
@@ -143,8 +139,7 @@ class OnHostLoad:
             FailedError: It could not be run there, or broke off.
             HostError: The host cannot be reached any more.
         """
-        spec = Spec(
-            base_url=self.there(base_url),
+        plan = LoadPlan(
             workload=workload,
             concurrency=concurrency,
             api=self.api,
@@ -152,27 +147,66 @@ class OnHostLoad:
             warmup=warmup,
             extra=extra,
             request_timeout_s=request_timeout_s,
-            headers=headers,
             first_tag=first_tag,
+        )
+        return self.run_load(base_url, plan, headers=headers, on_record=on_record, on_progress=on_progress)
+
+    def run_load(
+        self,
+        base_url: str,
+        plan: LoadPlan,
+        *,
+        headers: Mapping[str, str] | None = None,
+        connect_timeout_s: float = 10.0,
+        workers: int = 1,
+        on_record: OnRecord | None = None,
+        on_progress: OnProgress | None = None,
+        on_interrupted: Callable[[LoadRun], None] | None = None,
+    ) -> LoadRun:
+        """`draftmark.load.client.run_load`, over there.
+
+        Raises:
+            FailedError: It could not be run there, or broke off.
+            HostError: The host cannot be reached any more.
+        """
+        spec = Spec(
+            base_url=self.there(base_url),
+            plan=plan,
+            headers=dict(headers or {}),
+            connect_timeout_s=connect_timeout_s,
+            workers=workers,
         )
         spooled = self.host.run(("sh", "-c", _SPOOL), input=msgspec.json.encode(spec))
         if not spooled.ok:
             raise FailedError("the load cannot be handed to the service's host", evidence=(spooled.stderr[:300],))
-        return self._followed(spooled.stdout.decode(), on_record, on_progress)
-
-    def _followed(
-        self,
-        spec_file: str,
-        on_record: Callable[[RequestRecord], None],
-        on_progress: Callable[[int, int, float | None, int], None],
-    ) -> LoadRun:
         records: list[RequestRecord] = []
+
+        def keep(record: RequestRecord) -> None:
+            records.append(record)
+            if on_record is not None:
+                on_record(record)
+
+        try:
+            outcome = self._followed(spooled.stdout.decode(), keep, on_progress or _ignore)
+        except (KeyboardInterrupt, Interrupted):
+            if on_interrupted is not None:
+                on_interrupted(_so_far(records, plan))
+            raise
+        return LoadRun(
+            records=tuple(records),
+            client=outcome.client,
+            assumptions=outcome.assumptions,
+            stopped_because=outcome.stopped_because,
+            unsent=outcome.unsent,
+            disturbed=outcome.disturbed,
+        )
+
+    def _followed(self, spec_file: str, on_record: OnRecord, on_progress: OnProgress) -> Outcome:
         outcome: Outcome | None = None
         stream = self.host.stream((*self.program, VERB, spec_file), timeout_s=_LONGEST_S)
         try:
             for said in _lines(stream):
                 if said.record is not None:
-                    records.append(said.record)
                     on_record(said.record)
                 elif said.progress is not None:
                     on_progress(*said.progress)
@@ -185,12 +219,23 @@ class OnHostLoad:
                 evidence=tuple(ended.stderr.strip().splitlines()[-3:]) or (f"exit status {ended.status}",),
                 next_step="send the load from here instead: --load-from here",
             )
-        return LoadRun(
-            records=tuple(records),
-            client=outcome.client,
-            assumptions=outcome.assumptions,
-            stopped_because=outcome.stopped_because,
-        )
+        return outcome
+
+
+def _ignore(_done: int, _total: int, _tok_s: float | None, _errors: int) -> None:
+    """For a caller that does not watch."""
+
+
+def _so_far(records: Sequence[RequestRecord], plan: LoadPlan) -> LoadRun:
+    """What had come over when it was interrupted; of the requests then under way nothing is known here."""
+    left = plan.total - sum(not record.warmup for record in records)
+    return LoadRun(
+        records=tuple(records),
+        client=ClientHealth(),
+        assumptions=(),
+        stopped_because="it was interrupted",
+        unsent={_LEFT: left} if left else {},
+    )
 
 
 def _lines(chunks: Iterable[bytes]) -> Iterator[Said]:
