@@ -344,7 +344,10 @@ def refusal(exchange: Exchange) -> Answer:
     if exchange.failure is not None and exchange.status is None:
         return Answer(error=exchange.failure.kind, detail=exchange.failure.detail[:DETAIL_LIMIT])
     body = b"".join(data for _, data in exchange.reads)
-    return Answer(error=f"http-{exchange.status}", detail=error_message(body) or excerpt(body))
+    detail = error_message(body) or excerpt(body)
+    if exchange.retry_after:
+        detail = f"{detail[: DETAIL_LIMIT - 40]} (Retry-After: {exchange.retry_after[:20]})"
+    return Answer(error=f"http-{exchange.status}", detail=detail)
 
 
 def excerpt(body: bytes) -> str:

@@ -21,6 +21,15 @@ _UNPRINTABLE = re.compile(r"[\x00-\x20\x7f]")
 _PATH_SAFE = "/%:@!$&'()*+,;=~"  # a URL's path is encoded already; only what HTTP cannot carry is changed
 
 
+_OUR_LIMITS = {
+    errno.EMFILE: "ulimit -n",
+    errno.ENFILE: "fs.file-max",
+    errno.ENOBUFS: "memory for sockets",
+    errno.ENOMEM: "memory",
+}
+"""What the client's own computer may refuse, and which of its limits that is. No fault of the server."""
+
+
 class ConnectError(Exception):
     """No connection could be made."""
 
@@ -74,6 +83,7 @@ class Endpoint:
         self._tls = (tls or ssl.create_default_context()) if url.scheme == "https" else None
         self._connect_timeout_s = connect_timeout_s
         self._addresses: list[str] = []
+        self._reached = False
         name = f"[{self.host}]" if ":" in self.host else self.host
         lines = [f"Host: {name}:{self.port}", "User-Agent: draftmark", "Accept: text/event-stream, */*"]
         for key, value in (headers or {}).items():
@@ -115,7 +125,8 @@ class Endpoint:
         except UnicodeError as error:
             raise ConnectError("dns", f"{self.host}: {error}") from error
         except OSError as error:
-            raise ConnectError(_connect_kind(error, tls=self._tls is not None), str(error)) from error
+            kind, detail = _connect_kind(error, tls=self._tls is not None, reached=self._reached)
+            raise ConnectError(kind, detail) from error
 
     async def _connect(self) -> Connection:
         loop = asyncio.get_running_loop()
@@ -137,14 +148,20 @@ class Endpoint:
             except OSError as failed:
                 error = error or failed
             else:
-                self._addresses = [address]  # the next one goes straight there
+                self._addresses, self._reached = [address], True  # the next one goes straight there
                 return connection
         raise error or OSError(errno.EADDRNOTAVAIL, f"{self.host} has no address")
 
 
-def _connect_kind(error: OSError, *, tls: bool) -> str:
+def _connect_kind(error: OSError, *, tls: bool, reached: bool) -> tuple[str, str]:
+    """What to call it, and the words for it; where the address was `reached` before, only a port can be wanting."""
+    detail = str(error)
+    if error.errno in _OUR_LIMITS:
+        return "client-limit", f"{detail} (of this client: {_OUR_LIMITS[error.errno]})"
+    if error.errno == errno.EADDRNOTAVAIL and reached:
+        return "client-limit", f"{detail} (no local port is free: net.ipv4.ip_local_port_range, tcp_tw_reuse)"
     if error.errno == errno.ECONNREFUSED:
-        return "connect-refused"
+        return "connect-refused", detail
     if error.errno == errno.ETIMEDOUT:
-        return "connect-timeout"
-    return "tls" if tls and isinstance(error, ConnectionError) else "connect-failed"
+        return "connect-timeout", detail
+    return "tls" if tls and isinstance(error, ConnectionError) else "connect-failed", detail

@@ -26,8 +26,8 @@ class Failure:
     """Why an exchange did not end well.
 
     Attributes:
-        kind: `connect-refused`, `connect-timeout`, `connect-failed`, `dns`, `tls`, `reset`, `closed`, `timeout`,
-            `malformed` (not HTTP).
+        kind: `connect-refused`, `connect-timeout`, `connect-failed`, `client-limit` (this computer has no more
+            files or ports), `dns`, `tls`, `reset`, `closed`, `timeout`, `malformed` (not HTTP).
         detail: The system's own words.
     """
 
@@ -42,18 +42,20 @@ class Exchange:
         sent_at: Just before the first byte was written.
         status: HTTP status; None when no head arrived.
         content_type: Of the answer, lower case.
+        retry_after: What the server says about when to come again; empty where it says nothing.
         reads: (arrival, bytes of the body), in order. Bytes of one read share one arrival.
         end_at: The body was complete, or the failure was seen.
         framed: The body said itself where it ends (length or chunks) and did end there.
         failure: What went wrong below the level of HTTP status; None when the body ended as framed.
     """
 
-    __slots__ = ("content_type", "end_at", "failure", "framed", "reads", "sent_at", "status")
+    __slots__ = ("content_type", "end_at", "failure", "framed", "reads", "retry_after", "sent_at", "status")
 
     def __init__(self) -> None:
         self.sent_at = monotonic()
         self.status: int | None = None
         self.content_type = ""
+        self.retry_after = ""
         self.reads: list[tuple[float, bytes]] = []
         self.end_at: float | None = None
         self.framed = False
@@ -150,6 +152,8 @@ class Connection(asyncio.Protocol):
             self._self_ending = True
         elif key == b"content-type" and self._exchange is not None:
             self._exchange.content_type = value.decode("latin-1").lower()
+        elif key == b"retry-after" and self._exchange is not None:
+            self._exchange.retry_after = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:
         """Called by the parser."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
 
 from draftmark.model import Spread
 
@@ -20,17 +21,18 @@ def percentile(ranked: Sequence[float], q: float) -> float | None:
 
 def spread(values: Iterable[float]) -> Spread:
     """Mean, percentiles and maximum."""
-    return weighted_spread((value, 1) for value in values)
+    ranked = sorted(values)
+    if not ranked:
+        return Spread()
+    p50, p90, p95, p99 = (percentile(ranked, q) for q in (50, 90, 95, 99))
+    return Spread(mean=sum(ranked) / len(ranked), p50=p50, p90=p90, p95=p95, p99=p99, max=ranked[-1])
 
 
 def weighted_spread(pairs: Iterable[tuple[float, int]]) -> Spread:
     """`spread` of each value repeated weight times, without the repetition."""
     ranked = sorted(pairs)
-    ends: list[int] = []
-    total = 0
-    for _, weight in ranked:
-        total += weight
-        ends.append(total)
+    ends = list(accumulate([weight for _, weight in ranked]))
+    total = ends[-1] if ends else 0
     if not total:
         return Spread()
 
