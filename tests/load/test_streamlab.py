@@ -30,10 +30,11 @@ pytestmark = [
 class Emitter:
     """A running emitter and, after `stop`, its truth."""
 
-    def __init__(self, folder: Path, schedule: dict[str, Any]) -> None:
+    def __init__(self, folder: Path, schedule: dict[str, Any], api: str = "openai") -> None:
         self.truth = folder / "truth.jsonl"
         (folder / "schedule.json").write_text(json.dumps(schedule))
-        command = [LAB / "streamlab", "serve", "--schedule", folder / "schedule.json", "--truth", self.truth]
+        command = [LAB / "streamlab", "serve", "--api", api, "--schedule", folder / "schedule.json"]
+        command += ["--truth", self.truth]
         environment = {**os.environ, "STREAMLAB_CACHE": str(folder / "cache"), "PYTHONDONTWRITEBYTECODE": "1"}
         self.process = subprocess.Popen(
             [sys.executable, *map(str, command)], stdout=subprocess.PIPE, text=True, env=environment
