@@ -167,6 +167,7 @@ def test_words(words: list[str], shown: list[str]) -> None:
         '{"tokenizer.ggml.add_bos_token": true, "eos_token_id": 2}',
         "srv  main: the key: 3, tokens: 4, http://127.0.0.1:8080/props?model=a",
         "main: basic auth is off, author: me",
+        "Prefill batch, #new-seq: 1, #new-token: 8192, #cached-token: 0, token usage: 0.01, #pending-token: 7",
     ],
 )
 def test_log_lines_that_hold_no_secret(line: str) -> None:
@@ -282,3 +283,8 @@ def test_long_lines_take_no_long_time(unit: str) -> None:
     began = time.monotonic()
     text(unit * (20_000 // len(unit)))
     assert time.monotonic() - began < 2.0
+
+
+@pytest.mark.parametrize("line", [f"#access_token={KEY}", f"see http://h/#access_token={KEY}", f"#api-token: {KEY}"])
+def test_a_sign_before_a_name_does_not_show_a_secret(line: str) -> None:
+    assert KEY not in text(line)

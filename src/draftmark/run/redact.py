@@ -118,6 +118,7 @@ _NAME = re.compile(r"(?<![\w.-])-{0,2}[A-Za-z_][\w.-]*+|(?<=\\[nrt])--[A-Za-z_][
 _SEPARATOR = re.compile(
     r"(?P<quoted>\\*[\"']\s*:\s*)|(?P<listed>\\*[\"']\s*,\s*)|(?P<equals>=\s*)|(?P<prose>\s+=\s*|\s*:(?![/:])\s*)|(?P<blank>\s+)"
 )
+_COUNT = re.compile(r"\d{1,12}(?![\w.-])")
 _QUERY_VALUE = re.compile(r"(?:[^&#\s\"'<>]|'(?=\w))+")
 _SHELL_VALUE = re.compile(r"(?:\\.|\"(?:\\.|[^\"\\])*\"|'[^']*'|\[[^\]]*\]|[^\s\"'\\])+", re.DOTALL)
 _JSON_VALUE = re.compile(
@@ -156,6 +157,8 @@ def _named(value: str) -> Iterator[_Span]:
         if name.start() < covered or separator is None or not _announces(name[0], separator):
             continue
         before = value[name.start() - 1 : name.start()]
+        if before == "#" and separator["prose"] and _COUNT.match(value, separator.end()):
+            continue  # SGLang's `#new-token: 8192`
         if separator["equals"] and before and before in "?&#;":
             pattern = _QUERY_VALUE
         else:
