@@ -144,7 +144,8 @@ def test_a_rate_and_a_number_of_requests() -> None:
     assert found.arrival["planned_req_s"] == pytest.approx(9 / found.send_at_s[-1])
     assert "not rescaled" in found.notes[0]
     made = axes("--rate 20 --requests 10 --concurrency 3")
-    assert [(a.workload.name, a.concurrency) for a in made] == [("copy", 3), ("chat", 3)]
+    assert [(a.workload.name, a.concurrency, a.warmup) for a in made] == [("copy", 3, 3), ("chat", 3, 3)]
+    assert axes("--rate 20 --requests 10")[0].warmup == 4
     assert all(len(a.workload.prompts) * a.repeat >= 10 for a in made)
 
 
@@ -202,6 +203,13 @@ def test_a_trace(mooncake: Path) -> None:
     assert any("approximate" in note for note in found.notes)
     (axis,) = axes(f"--trace {mooncake} --concurrency 4")
     assert (len(axis.workload.prompts), axis.repeat, axis.concurrency, axis.warmup) == (12, 1, 4, 0)
+
+
+def test_of_a_trace_what_fits_into_the_time(mooncake: Path) -> None:
+    found = asked(f"--trace {mooncake} --trace-speed 2 --max-seconds 1.5")
+    assert found.send_at_s == (0.0, 0.5, 1.0, 1.5)
+    assert len(found.workloads[0].prompts) == 4
+    assert asked(f"--trace {mooncake} --max-seconds 1.5 --requests 9").requests == 9
 
 
 def test_a_trace_of_the_users_own_text(mooncake: Path, mt_bench: Path) -> None:

@@ -121,7 +121,7 @@ class Asked:
         think_s: Pauses, taken in turn.
         requests: Measured requests of each workload, where the options say it; None: by the level.
         cap: Open loop: most under way at once; 0 for no limit.
-        warmup: Open loop: requests before the begin.
+        warmup: Open loop: requests before the begin; none before a trace, whose first prompts must not be known.
         by_ids: Asked with token ids, which not every API takes.
         shares: Prompts have beginnings in common on purpose, so the server's prompt cache must stay on.
         arrival: The schedule, for the document; None in a closed loop.
@@ -156,21 +156,22 @@ def asked(args: argparse.Namespace, *, embedded: bool) -> Asked:
         UsageError: Options that do not go together, or a file that cannot be used.
     """
     check(args)
-    trace = read_trace(args.trace, take=args.requests) if args.trace is not None else None
+    trace = _trace(args) if args.trace is not None else None
     times = _replayed_times(args, trace) if trace is not None else _times(args) if args.rate is not None else None
     levels = () if times is not None else compose.concurrency(args, embedded=embedded)
     wanted = len(times.at_s) if times is not None else None
     if wanted is None and args.requests is None and args.shared_prefix is not None:
         wanted = args.shared_prefix.total
     most = wanted or max(compose.requests_per_level(args, levels, embedded=embedded).values())
+    cap = _cap(args) if times is not None else 0
     workloads, notes = prompts(args, trace, most, embedded=embedded)
     return Asked(
         workloads=workloads,
         send_at_s=times.at_s if times is not None else None,
         think_s=_thoughts(args),
         requests=wanted,
-        cap=_cap(args) if times is not None else 0,
-        warmup=_WARMUP if times is not None and trace is None else 0,
+        cap=cap,
+        warmup=min(_WARMUP, cap or _WARMUP) if times is not None and trace is None else 0,
         by_ids=args.random_tokens is not None,
         shares=args.shared_prefix is not None or args.multi_turn or (trace is not None and trace.block_tokens > 0),
         arrival=times.told if times is not None else None,
@@ -241,6 +242,15 @@ def _within(args: argparse.Namespace, schedule: Schedule, drawn: int) -> list[fl
         count = min(_MOST, 2 * count)
         offsets = schedule.offsets(count, drawn)
     return offsets[: max(_FEWEST, bisect_right(offsets, seconds))]
+
+
+def _trace(args: argparse.Namespace) -> RequestTrace:
+    """As much of it as is replayed in the time that there is."""
+    trace = read_trace(args.trace, take=args.requests)
+    if args.requests or not args.max_seconds:
+        return trace
+    end = trace.times[0] + args.max_seconds * (args.trace_speed or 1.0)
+    return dataclasses.replace(trace, requests=trace.requests[: bisect_right(trace.times, end)])
 
 
 def _replayed_times(args: argparse.Namespace, trace: RequestTrace) -> _Times:
