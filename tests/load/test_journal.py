@@ -57,7 +57,8 @@ MEASURED = (
 
 
 def write(path: Path, measured: tuple[Measured, ...] = MEASURED, head: Head = HEAD) -> JournalWriter:
-    writer = JournalWriter(path, head)
+    writer = JournalWriter(path)
+    writer.begin(head)
     for one in measured:
         for made in one.records:
             writer.request(made)
@@ -109,7 +110,8 @@ def test_a_file_that_breaks_off_anywhere_is_read_as_far_as_it_goes(
 
 
 def test_a_measurement_that_has_no_end_says_so(tmp_path: Path) -> None:
-    writer = JournalWriter(tmp_path / "cut.jsonl", HEAD)
+    writer = JournalWriter(tmp_path / "cut.jsonl")
+    writer.begin(HEAD)
     for made in closed(4):
         writer.request(made)
     writer.close()
@@ -131,7 +133,7 @@ def test_a_place_that_cannot_be_written_is_told_before_the_load(tmp_path: Path) 
     (tmp_path / "there").write_text("kept")
     for place, kind in ((tmp_path / "there", UsageError), (tmp_path, UsageError), (tmp_path / "no/x", UsageError)):
         with pytest.raises(kind):
-            JournalWriter(place, HEAD)
+            JournalWriter(place)
     assert (tmp_path / "there").read_text() == "kept"
 
 
@@ -139,7 +141,7 @@ def test_a_place_that_cannot_be_written_is_told_before_the_load(tmp_path: Path) 
 def test_a_directory_without_permission(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(BadInputError, match="cannot write"):
-        JournalWriter(tmp_path / "x", HEAD)
+        JournalWriter(tmp_path / "x")
 
 
 @contextmanager
@@ -164,5 +166,8 @@ def test_a_disk_that_fills_up_keeps_what_was_written(tmp_path: Path) -> None:
 
 
 def test_a_disk_that_is_full_from_the_start(tmp_path: Path) -> None:
+    writer = JournalWriter(tmp_path / "x")
     with files_no_larger_than(10), pytest.raises(StorageError):
-        JournalWriter(tmp_path / "x", HEAD)
+        writer.begin(HEAD)
+    writer.close()
+    assert not (tmp_path / "x").exists()

@@ -33,7 +33,7 @@ def test_an_open_loop_tells_what_waiting_comes_to(screen: Any) -> None:
 def test_kinds_of_text_intervals_and_repetitions(screen: Any) -> None:
     printed = screen(width=100)
     print_bench(made.documented(made.closed_run(), made.closed_run())[0], printed.console)
-    assert "a run, 2 runs" in printed.text
+    assert "120 requests in 2 runs of" in printed.text
     assert "another run, 19 times in 20 (p50): tok/s" in printed.flat
     for kind in ("coding", "roleplay", "maths"):
         (row,) = [line for line in printed.lines if line.strip().startswith(kind)]

@@ -18,11 +18,17 @@ _ROUNDS = 100
 _REQUESTS = 1_000_000
 
 
-def service(parser: argparse.ArgumentParser, *, default: str | None = None) -> None:
-    """The service reference."""
+def service(parser: argparse.ArgumentParser, *, default: str | None = None, optional: bool = False) -> None:
+    """The service reference.
+
+    Args:
+        parser: Of the verb.
+        default: Taken where none is named.
+        optional: The verb can do without one.
+    """
     parser.add_argument(
         "service",
-        nargs="?" if default is not None else None,
+        nargs="?" if optional or default is not None else None,
         default=default,
         metavar="SERVICE",
         help='unit:NAME, cmd:"COMMAND LINE", url:http://…, embedded: or a name of draftmark.toml'
@@ -56,7 +62,10 @@ def workload(parser: argparse.ArgumentParser) -> None:
         help="requests at once, such as 1,8,32 (default 1,4 for embedded:, else 1,8)",
     )
     group.add_argument(
-        "--workload", type=listed, metavar="LIST", help="built-in sets, copy and chat (default both)"
+        "--workload",
+        type=listed,
+        metavar="LIST",
+        help="built-in sets: copy, chat (default both); by name also code, math, extraction, translation, long",
     )
     group.add_argument(
         "--prompts",
@@ -79,9 +88,10 @@ def workload(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--api",
-        choices=("openai-chat", "openai", "sglang"),
+        choices=("openai-chat", "openai", "sglang", "llamacpp"),
         help="openai-chat: /v1/chat/completions; openai: /v1/completions, without the chat template; sglang: "
-        "its own /generate, with it, whose answers tell what became of the drafts "
+        "its own /generate, with it, whose answers tell what became of the drafts; llamacpp: llama-server's "
+        "own /completion, likewise "
         "(default: sglang for SGLang from 0.5.12 on, else openai-chat)",
     )
     group.add_argument(
@@ -118,6 +128,68 @@ def headers(args: argparse.Namespace) -> dict[str, str]:
             )
         found[name.strip()] = value.strip()
     return found
+
+
+def measuring(parser: argparse.ArgumentParser, *, most_workers: int, most_repeats: int) -> None:
+    """How `bench` measures."""
+    group = parser.add_argument_group("measuring")
+    group.add_argument(
+        "--max-seconds",
+        type=positive_number,
+        metavar="S",
+        help="longest measurement; what there is by then is shown",
+    )
+    group.add_argument(
+        "--repeat",
+        type=whole(most_repeats),
+        default=1,
+        metavar="N",
+        help="measure everything N times, and say how far the figures of such runs lie apart (default 1)",
+    )
+    group.add_argument(
+        "--workers",
+        type=whole(most_workers),
+        default=1,
+        metavar="N",
+        help="processes that send, for thousands of streams at once (default 1)",
+    )
+    group.add_argument(
+        "--no-stream",
+        action="store_true",
+        help="ask for whole answers: nothing is then known of their tokens' times",
+    )
+    group.add_argument(
+        "--slo",
+        metavar="LIST",
+        help="count requests within these limits, in ms: ttft:500,tpot:30,e2e:9000 (goodput)",
+    )
+    group.add_argument(
+        "--goodput", nargs="+", metavar="LIMIT", help="the same as vLLM writes it: ttft:500 e2el:9000"
+    )
+
+
+def bench_outputs(parser: argparse.ArgumentParser) -> None:
+    """What `bench` leaves."""
+    group = parser.add_argument_group("files")
+    group.add_argument(
+        "--output", type=Path, metavar="FILE", help="every request's record, as JSONL, written as they end"
+    )
+    group.add_argument(
+        "--from",
+        dest="source",
+        type=Path,
+        metavar="FILE",
+        help="measure nothing: everything again from what --output wrote",
+    )
+    group.add_argument("--html", type=Path, metavar="FILE", help="distributions and course over time, as one page")
+    group.add_argument(
+        "--export",
+        action="append",
+        default=[],
+        metavar="vllm|sglang[=FILE]",
+        help="the result under the keys of vllm bench serve (default vllm.json) or of SGLang's bench_serving "
+        "(a line is added to sglang.jsonl)",
+    )
 
 
 def sweep(parser: argparse.ArgumentParser) -> None:

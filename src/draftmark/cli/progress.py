@@ -14,7 +14,7 @@ from draftmark.run.records import Slot
 _DIGITS = re.compile("[0-9]+")
 
 
-def _bars(console: Console, *, transient: bool = False) -> Progress:
+def _bars(console: Console) -> Progress:
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(bar_width=24),
@@ -23,7 +23,6 @@ def _bars(console: Console, *, transient: bool = False) -> Progress:
         TimeElapsedColumn(),
         console=console,
         disable=not console.is_terminal,
-        transient=transient,
     )
 
 
@@ -96,27 +95,6 @@ class RunProgress:
     def note(self, text: str) -> None:
         """A line for the user that stays."""
         self._bars.console.print(text, markup=False, soft_wrap=True)
-
-
-class LoadProgress:
-    """One measurement on a console, for `bench`."""
-
-    def __init__(self, console: Console, name: str) -> None:
-        self._bars = _bars(console, transient=True)
-        self._task: TaskID = self._bars.add_task(name, total=None, note="")
-
-    def __enter__(self) -> LoadProgress:
-        self._bars.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._bars.stop()
-
-    def show(self, done: int, total: int, tok_s: float | None, errors: int) -> None:
-        """How far it is."""
-        self._bars.update(self._task, completed=done, total=total, note=_note(tok_s, errors))
 
 
 def _note(tok_s: float | None, errors: int) -> str:

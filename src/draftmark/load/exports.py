@@ -44,6 +44,7 @@ class About:
         engine: Name of the engine that served.
         model: As the server calls it; None when unknown.
         date: Local time of the begin, `20261130-034000`.
+        request_rate: Of an open loop's schedule, as it was asked for; None is what its times come to.
         burstiness: Of the schedule; 1 is Poisson, which is also what they call a closed loop's.
         goodput_req_s: Requests a second within the limits that were given; None without limits.
     """
@@ -52,6 +53,7 @@ class About:
     engine: str
     model: str | None
     date: str
+    request_rate: float | None = None
     burstiness: float = 1.0
     goodput_req_s: float | None = None
 
@@ -81,7 +83,7 @@ def vllm_result(records: Sequence[RequestRecord], m: Measurement, about: About) 
         "model_id": about.model,
         "tokenizer_id": None,
         "num_prompts": len(told),
-        "request_rate": m.request_rate_wanted if m.loop == "open" else "inf",
+        "request_rate": _rate(m, about),
         "burstiness": about.burstiness,
         "max_concurrency": m.concurrency or None,
         "duration": m.duration_s,
@@ -125,7 +127,7 @@ def sglang_result(records: Sequence[RequestRecord], m: Measurement, about: About
         "tag": None,
         "backend": _sglang_backend(about),
         "dataset_name": m.workload,
-        "request_rate": m.request_rate_wanted if m.loop == "open" else "inf",
+        "request_rate": _rate(m, about),
         "max_concurrency": m.concurrency or None,
         "sharegpt_output_len": None,
         "random_input_len": None,
@@ -207,6 +209,11 @@ def _their_tpot_ms(record: RequestRecord, latency_ms: float) -> float | None:
 
 def _per_s(amount: float, m: Measurement) -> float | None:
     return amount / m.duration_s if m.requests and m.duration_s > 0 else None
+
+
+def _rate(m: Measurement, about: About) -> object:
+    """Requests per second; both tools call a closed loop's infinite, and write it so."""
+    return (about.request_rate or m.request_rate_wanted) if m.loop == "open" else "inf"
 
 
 def _peak(done: Sequence[RequestRecord], arrived: Sequence[Sequence[float]]) -> float | None:

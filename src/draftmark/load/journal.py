@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -94,12 +94,11 @@ class JournalWriter:
         fault: What kept a line from being written, after which none is; None while all is well.
 
     Raises:
-        UsageError: There is something at that place, or no directory for it.
+        UsageError: There is something at that place.
         BadInputError: It cannot be made.
-        StorageError: Not even the first line can be written.
     """
 
-    def __init__(self, path: Path, head: Head) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
         self.fault: OSError | None = None
         self.written = 0
@@ -109,19 +108,21 @@ class JournalWriter:
             raise UsageError(
                 f"{path} exists", next_step="name a file that is not there yet after --output"
             ) from None
-        except FileNotFoundError:
-            raise UsageError(
-                f"there is no directory {path.parent}", next_step="make it, or name another place after --output"
-            ) from None
         except OSError as error:
+            told = f"{error.strerror} (errno {error.errno})"
             raise BadInputError(
                 f"cannot write {path}",
-                evidence=(f"{error.strerror} (errno {error.errno})",),
+                evidence=(told if path.parent.is_dir() else f"there is no directory {path.parent}",),
                 next_step="name a place that you may write to after --output",
             ) from None
-        self._line({"head": head})
-        if self.fault is not None:
-            self._file.close()
+
+    def begin(self, head: Head) -> None:
+        """The first line.
+
+        Raises:
+            StorageError: Not even that can be written.
+        """
+        if not self._line({"head": head}):
             raise self.error()
 
     def request(self, record: RequestRecord) -> None:
@@ -134,7 +135,9 @@ class JournalWriter:
         self._line({"end": ending})
 
     def close(self) -> None:
-        """Close the file. Idempotent."""
+        """Close the file; one that no request got into is taken away again. Idempotent."""
+        if not self.written and not self._file.closed:
+            self.path.unlink(missing_ok=True)
         self._file.close()
 
     def error(self) -> StorageError:
@@ -179,30 +182,14 @@ def read_journal(path: Path) -> tuple[Head, tuple[Measured, ...]]:
     head = Head()
     found: list[Measured] = []
     waiting: list[RequestRecord] = []
-    lines, records = msgspec.json.Decoder(_Line), msgspec.json.Decoder(RequestRecord)
-    rows = data.split(b"\n")
-    for number, row in enumerate(rows, 1):
-        if not row.strip():
-            continue
-        try:
-            line = lines.decode(row)
-            if line.head is not None:
-                head = line.head
-            elif line.end is not None:
-                found.append(Measured(records=tuple(waiting), ending=line.end))
-                waiting.clear()
-            else:
-                waiting.append(records.decode(row))
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            if number == len(rows) and (
-                found or waiting
-            ):  # without its line feed: the disk was full, or it was killed
-                break
-            raise BadInputError(
-                f"{path} is no record of a load",
-                evidence=(f"line {number}: {error}",),
-                next_step="give a file that `draftmark bench --output FILE` wrote",
-            ) from None
+    for line in _lines(path, data):
+        if isinstance(line, Head):
+            head = line
+        elif isinstance(line, Ending):
+            found.append(Measured(records=tuple(waiting), ending=line))
+            waiting.clear()
+        elif not waiting or waiting[-1].tag != line.tag:  # a signal may have had one written twice
+            waiting.append(line)
     if head.schema != SCHEMA:
         raise BadInputError(
             f"{path} was written by another version of draftmark",
@@ -212,9 +199,30 @@ def read_journal(path: Path) -> tuple[Head, tuple[Measured, ...]]:
     found += _unended(waiting, told=bool(head.started_at))
     if not found:
         raise BadInputError(
-            f"{path} holds no request", next_step="give a file that `draftmark bench --output` wrote"
+            f"{path} holds no request", next_step="give a file that `draftmark bench --output FILE` wrote"
         )
     return head, tuple(found)
+
+
+def _lines(path: Path, data: bytes) -> Iterator[Head | Ending | RequestRecord]:
+    """Each line as what it is; the last one, without its line feed, only if it is whole."""
+    lines, records = msgspec.json.Decoder(_Line), msgspec.json.Decoder(RequestRecord)
+    rows = data.split(b"\n")
+    for number, row in enumerate(rows, 1):
+        if not row.strip():
+            continue
+        try:
+            line = lines.decode(row)
+            known = line.head or line.end or records.decode(row)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            if 1 < number == len(rows):  # the disk was full, or it was killed
+                return
+            raise BadInputError(
+                f"{path} is no record of a load",
+                evidence=(f"line {number}: {error}",),
+                next_step="give a file that `draftmark bench --output FILE` wrote",
+            ) from None
+        yield known
 
 
 def _unended(waiting: list[RequestRecord], *, told: bool) -> list[Measured]:

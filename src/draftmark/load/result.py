@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from statistics import geometric_mean
@@ -24,6 +25,7 @@ _MEANS = (
     "request_rate_sent", "accept_len", "tokens_per_step", "goodput_req_s",
 )  # fmt: skip
 _SUMS = ("requests", "cut", "output_tokens")
+_DIGITS = re.compile("[0-9]+")
 
 
 def measurement_of(measured: Measured) -> Measurement:
@@ -48,10 +50,7 @@ def derive(head: Head, measured: Iterable[Measured]) -> Document:
         measured: Each measurement; those of the same workload and concurrency are repetitions.
     """
     slo = Slo(**{f"{name}_ms": limit for name, limit in head.limits_ms.items()}) if head.limits_ms else None
-    together: dict[tuple[str, int], list[Measured]] = {}
-    for one in measured:
-        together.setdefault((one.ending.workload, one.ending.concurrency), []).append(one)
-    levels = [_level(own, slo) for own in together.values()]
+    levels = [_level(runs, slo) for runs in together(measured)]
     loops = {level["loop"] for level in levels}
     document = {
         "schema": "draftmark.bench/1",
@@ -68,6 +67,14 @@ def derive(head: Head, measured: Iterable[Measured]) -> Document:
         "levels": levels,
     }
     return dict(msgspec.json.decode(msgspec.json.encode(document)))  # what people are shown is what a script reads
+
+
+def together(measured: Iterable[Measured]) -> list[list[Measured]]:
+    """Measurements by level, in the order in which the levels first came: each list holds one level's runs."""
+    found: dict[tuple[str, int], list[Measured]] = {}
+    for one in measured:
+        found.setdefault((one.ending.workload, one.ending.concurrency), []).append(one)
+    return list(found.values())
 
 
 def _level(runs: Sequence[Measured], slo: Slo | None) -> Document:
@@ -201,7 +208,11 @@ def _mean_spread(spreads: Sequence[Spread]) -> Spread:
 
 
 def _gathered(lists: Iterable[Sequence[str]]) -> list[str]:
-    return list(dict.fromkeys(text for texts in lists for text in texts))
+    """Each sentence once, also where the runs differ in its figures: those are in the runs."""
+    found: dict[str, str] = {}
+    for text in (text for texts in lists for text in texts):
+        found.setdefault(_DIGITS.sub("", text), text)
+    return list(found.values())
 
 
 def disturbed(document: Mapping[str, Any]) -> bool:
