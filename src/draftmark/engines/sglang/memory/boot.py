@@ -28,6 +28,11 @@ _SWITCHES = (
     "disable_cuda_graph", "enable_linear_replayssm_spec", "language_only", "speculative_adaptive",
     "enable_unified_memory", "enable_hisparse", "enable_memory_saver",
 )  # fmt: skip
+# Without these a start's flags are not known, and what is asked of the other depths would be another service.
+_NEEDED = (
+    "model_path", "kv_cache_dtype", "mem_fraction_static", "max_running_requests", "page_size",
+    "disable_radix_cache", "tp_size", "pp_size", "dp_size", "speculative_algorithm", "mamba_full_memory_ratio",
+)  # fmt: skip
 _STRATEGIES = ("mamba_radix_cache_strategy", "mamba_scheduler_strategy")
 # Left to the card where a command line does not say them; the log has what became of them.
 _RESOLVED = ("chunked_prefill_size", "page_size")
@@ -49,6 +54,10 @@ class Boot:
     fraction: float | None
     values: Mapping[str, object]
     complete: bool
+
+    def missing(self) -> list[str]:
+        """Flags that memory depends on and that were cut off."""
+        return [] if self.complete else [_flag(name) for name in _NEEDED if name not in self.values]
 
     def resolved(self) -> dict[str, object]:
         """What it took for flags that a command line leaves to the card."""

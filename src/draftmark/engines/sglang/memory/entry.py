@@ -86,12 +86,12 @@ def fit(command: Sequence[str], arms: Sequence[Arm], scene: FitScene, with_arm: 
         raise BadInputError(f"the log's arguments cannot be read: {error}", next_step="check the log") from None
     boot_flags = not command
     if boot_flags:
-        if boot is None or not boot.values:
+        if boot is None or not boot.log.server_args:
             raise BadInputError(
                 "neither a command line nor a log with server_args tells the flags",
                 next_step="give them with --flags, or a log from its beginning",
             )
-        command = command_of(boot.values, scene.model_dir)
+        command = _command_of(boot, scene.model_dir, assumptions)
     path = scene.model_dir or _model_path(values_of(command, told))
     config = overridden(read_config(scene, path), values_of(command, told))
     refuse_model(config)
@@ -121,6 +121,19 @@ def fit(command: Sequence[str], arms: Sequence[Arm], scene: FitScene, with_arm: 
         calibrated_from=scene.log_name if service.used else None,
         assumptions=tuple(assumptions),
     )
+
+
+def _command_of(boot: Boot, model_dir: str | None, assumptions: dict[str, None]) -> tuple[str, ...]:
+    missing = boot.missing()
+    if missing:
+        raise BadInputError(
+            "the log's arguments are cut off, and the flags are not known",
+            evidence=(f"missing: {', '.join(missing)}",),
+            next_step="give the flags with --flags, or the service itself with --log",
+        )
+    if not boot.complete:
+        assumptions["the log's arguments are cut off: what stood behind is taken as not set"] = None
+    return command_of(boot.values, model_dir)
 
 
 def _another(boot: Boot, target: reading.Target, scene: FitScene, values: Mapping[str, object]) -> str | None:
