@@ -2,20 +2,23 @@
 
 Within one run: the requests, in the order sent, are cut into sections of equal number, each gives the figure anew,
 and their scatter tells that of the whole (sectioning; throughput by spans of equal time). Neighbours share what
-disturbs them, which the scatter of single requests would miss. Over several runs: the scatter of the runs. In
-either case Student's t, times the square root of two, since the other run scatters as well.
+disturbs them, which the scatter of single requests would miss. A quantile has a second interval, by inversion: how
+the share of values below it scatters over the sections tells how far away in rank another run's may lie (Woodruff
+1952). Where values come in steps, as those of whole chunks do, a section may show no scatter although the next step
+is a percent of rank away; so the wider bounds of the two count.
 
-No interval is narrower than what the client can tell apart: 0.3 ms or 1 %, whichever is more. `docs/bench.md` has
-what was measured of it.
+Over several runs: the scatter of the runs. In either case Student's t, times the root of two, since the other run
+scatters, too. No interval is narrower than what the client can tell apart: 0.3 ms or 1 %, whichever is more.
+`docs/bench.md` has what was measured of it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import accumulate, pairwise
 
-from draftmark.load.spreads import spread, weighted_spread
 from draftmark.load.timings import amortised_ms, e2e_ms, tpot_ms, ttft_ms
 from draftmark.load.window import rates
 from draftmark.model import Interval, Measurement, RequestRecord, Spread
@@ -24,7 +27,7 @@ _SECTIONS, _FEW_SECTIONS = 10, 5  # few and long ones where requests are few: ne
 _PER_SECTION = 20
 _FEWEST_REQUESTS = 20
 _RESOLUTION_MS, _RESOLUTION = 0.3, 0.01
-# Student's t, 97.5 %, by degrees of freedom; beyond the table the next lower entry, which is on the safe side.
+# Student's t, 97.5 %, by degrees of freedom; beyond the table its last entry, which is on the safe side.
 _T = (
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120,
     2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
@@ -51,17 +54,18 @@ def within(records: Sequence[RequestRecord], m: Measurement) -> dict[str, Interv
         records: Of this measurement, in the order sent, warm-up included.
         m: What they came to.
     """
-    whole, out = figures(m), {}
     done = [r for r in records if not r.warmup and r.error is None]
     if len(done) < _FEWEST_REQUESTS:
         return {}
     count = max(_FEW_SECTIONS, min(_SECTIONS, len(done) // _PER_SECTION))
     borders = [round(len(done) * place / count) for place in range(count + 1)]
-    sections = [_latencies(done[a:b]) for a, b in pairwise(borders)]
-    for name, value in whole.items():
-        seen = [figure for section in sections if (figure := section.get(name)) is not None]
-        if value is not None and len(seen) >= _FEW_SECTIONS:
-            out[name] = _around(name, value, seen)
+    out: dict[str, Interval] = {}
+    for name, pairs in _PAIRS.items():
+        if name in _INTENDED and m.loop != "open":
+            continue
+        sections = [found for a, b in pairwise(borders) if (found := _Sample(pairs(done[a:b]))).total]
+        if len(sections) >= _FEW_SECTIONS:
+            out |= _of_sections(name, _Sample(pairs(done)), sections)
     if m.output_tok_s is not None and m.window is not None:
         a, b = m.window.start_at_s, m.window.end_at_s
         spans = [a + (b - a) * place / count for place in range(count + 1)]
@@ -88,23 +92,72 @@ def between(runs: Sequence[Mapping[str, float | None]]) -> tuple[Figures, dict[s
     return means, found
 
 
+# --- one run ----------------------------------------------------------------------------------------------
+
+
+class _Sample:
+    """Weighted values in order."""
+
+    def __init__(self, pairs: Iterable[tuple[float, int]]) -> None:
+        ranked = sorted(pairs)
+        self._values = [value for value, _ in ranked]
+        self._ends = list(accumulate([weight for _, weight in ranked]))
+        self.total = self._ends[-1] if ranked else 0
+        self.mean = math.fsum(value * weight for value, weight in ranked) / self.total if ranked else 0.0
+
+    def quantile(self, share: float) -> float:
+        """Linear between ranks."""
+        exact = (self.total - 1) * min(1.0, max(0.0, share))
+        low = self._values[bisect_right(self._ends, int(exact))]
+        high = self._values[bisect_right(self._ends, min(int(exact) + 1, self.total - 1))]
+        return low + (high - low) * (exact - int(exact))
+
+    def share(self, value: float) -> float:
+        """Of it all, what is not above a value."""
+        place = bisect_right(self._values, value)
+        return self._ends[place - 1] / self.total if place else 0.0
+
+
+def _of_sections(name: str, whole: _Sample, sections: Sequence[_Sample]) -> dict[str, Interval]:
+    out = {f"{name}.mean": _around(name, whole.mean, [section.mean for section in sections])}
+    for quantile in QUANTILES[1:]:
+        share = int(quantile[1:]) / 100
+        value = whole.quantile(share)
+        scatter = _around(name, value, [section.quantile(share) for section in sections])
+        shares = [section.share(value) for section in sections]
+        reach = _reach(math.fsum(shares) / len(shares), shares)
+        out[f"{name}.{quantile}"] = Interval(
+            low=min(scatter.low, whole.quantile(share - reach)),
+            high=max(scatter.high, whole.quantile(share + reach)),
+        )
+    return out
+
+
 def _around(name: str, value: float, seen: Sequence[float]) -> Interval:
-    deviation = math.sqrt(math.fsum((x - value) ** 2 for x in seen) / (len(seen) - 1))
-    reach = _T[min(len(seen) - 1, len(_T)) - 1] * deviation * math.sqrt(2.0 / len(seen))
     least = max(_RESOLUTION * abs(value), _RESOLUTION_MS if "_ms" in name else 0.0)
-    reach = max(reach, least)
+    reach = max(_reach(value, seen), least)
     return Interval(low=max(0.0, value - reach), high=value + reach)
 
 
-def _latencies(done: Sequence[RequestRecord]) -> Figures:
-    """The latencies of a section."""
-    read: dict[str, Callable[[RequestRecord], float | None]] = {
-        "ttft_ms": ttft_ms,
-        "ttft_intended_ms": lambda r: ttft_ms(r, intended=True),
-        "tpot_ms": tpot_ms,
-        "e2e_ms": e2e_ms,
-        "e2e_intended_ms": lambda r: e2e_ms(r, intended=True),
-    }
-    found = {name: spread(ms for r in done if (ms := of(r)) is not None) for name, of in read.items()}
-    found["itl_ms"] = weighted_spread(pair for r in done for pair in amortised_ms(r))
-    return {f"{name}.{q}": getattr(values, q) for name, values in found.items() for q in QUANTILES}
+def _reach(value: float, seen: Sequence[float]) -> float:
+    """How far from it another run's may lie, by the scatter of its parts around it."""
+    deviation = math.sqrt(math.fsum((x - value) ** 2 for x in seen) / (len(seen) - 1))
+    return _T[min(len(seen) - 1, len(_T)) - 1] * deviation * math.sqrt(2.0 / len(seen))
+
+
+def _once(
+    read: Callable[[RequestRecord], float | None],
+) -> Callable[[Iterable[RequestRecord]], list[tuple[float, int]]]:
+    """A figure that each request has once."""
+    return lambda records: [(ms, 1) for r in records if (ms := read(r)) is not None]
+
+
+_INTENDED = frozenset({"ttft_intended_ms", "e2e_intended_ms"})
+_PAIRS: dict[str, Callable[[Iterable[RequestRecord]], list[tuple[float, int]]]] = {
+    "ttft_ms": _once(ttft_ms),
+    "ttft_intended_ms": _once(lambda r: ttft_ms(r, intended=True)),
+    "tpot_ms": _once(tpot_ms),
+    "itl_ms": lambda records: [pair for r in records for pair in amortised_ms(r)],
+    "e2e_ms": _once(e2e_ms),
+    "e2e_intended_ms": _once(lambda r: e2e_ms(r, intended=True)),
+}

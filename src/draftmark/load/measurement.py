@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import chain
 
 from draftmark.load.acceptance import acceptance, categories
 from draftmark.load.spreads import spread, weighted_spread
@@ -77,7 +78,7 @@ def measure(
     window = steady_window(mine, concurrency)
     prompt_counts = [r.prompt_tokens for r in done if r.prompt_tokens is not None]
     output_tokens = sum(tokens_of(r) for r in done)
-    sizes = Counter(size for r in done for size in chunk_sizes(r))
+    sizes = Counter(chain.from_iterable(map(chunk_sizes, done)))
     planned = done if open_loop else []
     return Measurement(
         workload=workload,
@@ -90,8 +91,8 @@ def measure(
         decode_tok_s=tuple((r.prompt_id, 1.0 / per_token) for r in done if (per_token := tpot_s(r))),
         ttft_ms=spread(ms for r in done if (ms := ttft_ms(r)) is not None),
         tpot_ms=spread(ms for r in done if (ms := tpot_ms(r)) is not None),
-        itl_ms=weighted_spread(pair for r in done for pair in amortised_ms(r)),
-        chunk_gap_ms=spread(gap for r in done for gap in chunk_gaps_ms(r)),
+        itl_ms=weighted_spread(chain.from_iterable(map(amortised_ms, done))),
+        chunk_gap_ms=spread(chain.from_iterable(map(chunk_gaps_ms, done))),
         e2e_ms=spread(e2e_ms(r) for r in done),
         output_tokens=output_tokens,
         prompt_tokens=sum(prompt_counts) if prompt_counts else None,

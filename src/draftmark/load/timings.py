@@ -5,7 +5,7 @@ An answer that came whole (not streamed) has no chunks: it has neither TTFT nor 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from itertools import pairwise
 
 from draftmark.model import RequestRecord
@@ -59,9 +59,10 @@ def tpot_ms(record: RequestRecord) -> float | None:
     return None if per_token is None else per_token * 1e3
 
 
-def chunk_gaps_ms(record: RequestRecord) -> Iterator[float]:
+def chunk_gaps_ms(record: RequestRecord) -> list[float]:
     """The time between two chunks, whatever they carry."""
-    return ((b - a) * 1e3 for (a, _), (b, _) in pairwise(record.chunks))
+    chunks = record.chunks
+    return [(b[0] - a[0]) * 1e3 for a, b in pairwise(chunks)]
 
 
 def amortised_ms(record: RequestRecord) -> list[tuple[float, int]]:
@@ -71,13 +72,14 @@ def amortised_ms(record: RequestRecord) -> list[tuple[float, int]]:
     which no whole token falls leaves its gap to the next one.
     """
     out: list[tuple[float, int]] = []
-    since, counted = None, 0
-    for at, cumulative in arrivals(record):
-        whole = round(cumulative)
-        if since is not None and whole > counted:
-            out.append(((at - since) * 1e3 / (whole - counted), whole - counted))
-        if since is None or whole > counted:
-            since, counted = at, whole
+    came = arrivals(record)
+    if not came:
+        return out
+    since, counted = came[0][0], round(came[0][1])
+    for at, cumulative in came:
+        if (tokens := round(cumulative) - counted) > 0:
+            out.append(((at - since) * 1e3 / tokens, tokens))
+            since, counted = at, counted + tokens
     return out
 
 
@@ -89,12 +91,8 @@ def chunk_sizes(record: RequestRecord) -> list[int]:
     return [after - before for before, after in pairwise([0, *totals])]
 
 
-def arrivals(record: RequestRecord) -> list[tuple[float, float]]:
+def arrivals(record: RequestRecord) -> Sequence[tuple[float, float]]:
     """(seconds since sent, cumulative tokens), with chunks that came in one read, and so at one time, as one."""
-    out: list[tuple[float, float]] = []
-    for at, cumulative in record.chunks:
-        if out and out[-1][0] == at:
-            out[-1] = (at, cumulative)
-        else:
-            out.append((at, cumulative))
-    return out
+    chunks = record.chunks
+    last = [b for b, after in pairwise(chunks) if b[0] != after[0]]
+    return chunks if len(last) + 1 >= len(chunks) else [*last, chunks[-1]]
