@@ -99,9 +99,11 @@ def simulated(tmp_path: Path) -> Iterator[Starter]:
     """Starts one: own options, then `flags=` of SGLang; waits until it is ready, unless told `until=`."""
     running: list[Server] = []
 
-    def start(*words: str, flags: tuple[str, ...] = (), until: str | None = READY) -> Server:
-        port = free_port()
-        speed = () if "--speed" in words or "--clock" in words else FAST
+    def start(
+        *words: str, flags: tuple[str, ...] = (), until: str | None = READY, port: int | None = None
+    ) -> Server:
+        port = port or free_port()
+        speed = () if "--speed" in words else FAST
         process = popen(("sim", *speed, *words, "--", *flags, "--port", str(port)), tmp_path)
         server = Server(process, port, tmp_path)
         running.append(server)

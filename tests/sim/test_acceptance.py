@@ -52,3 +52,11 @@ def test_simulated_lengths_are_kept_on_average() -> None:
     draws = acceptance.draws("x", "seed", most=5)
     mean = sum(1 + draws.accepted() for _ in range(20_000)) / 20_000
     assert mean == pytest.approx(3.4, abs=0.02)
+
+
+def test_even_draws_show_the_mean_in_a_short_answer() -> None:
+    acceptance = Acceptance(chances={"chat": (0.9,)}, varies=0.0, even=True)
+    expected = 1 + sum(survival((0.9,), 5))
+    for seed in map(str, range(20)):
+        draws = acceptance.draws("x", seed, most=5)
+        assert sum(1 + draws.accepted() for _ in range(15)) / 15 == pytest.approx(expected, rel=0.08)

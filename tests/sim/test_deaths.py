@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import os
 import signal
 import subprocess
@@ -107,7 +109,7 @@ def test_a_child_that_somebody_else_kills(simulated: Starter) -> None:
 
 def test_a_signal_to_all_of_them_cuts_the_drain(simulated: Starter) -> None:
     """As KillMode=control-group does."""
-    server = simulated(*QUICK)
+    server = simulated("--model", "smollm2-135m", "--speed", "20")
     os.killpg(server.process.pid, signal.SIGTERM)
     assert server.ended() == -signal.SIGKILL
     assert read_log(server.lines_of_log()).ending.way == "children-stopped"
@@ -161,6 +163,35 @@ def test_a_drain_waits_for_what_is_being_answered_and_takes_more(simulated: Star
     drain = read_log(server.lines_of_log()).ending.drain
     assert drain[0].remaining == 1
     assert drain[-1].remaining == 0
+
+
+def test_the_founding_death(simulated: Starter) -> None:
+    """A benchmark is under way when it is stopped, and its supervisor loses patience: no word of memory from us."""
+    server = simulated(
+        "--model", "smollm2-135m", "--speed", "50", "--serve-speed", "1", flags=("--decode-log-interval", "20")
+    )
+    body = {"text": "Hello", "sampling_params": {"max_new_tokens": 7000, "temperature": 0}}
+    asking = [threading.Thread(target=_asks, args=(server, body)) for _ in range(16)]
+    for each in asking:
+        each.start()
+    server.await_line("#running-req: 16")
+    server.process.send_signal(signal.SIGTERM)
+    server.await_line("Remaining number of requests 16.")
+    server.await_line("Remaining number of requests 16.")
+    server.process.kill()  # as systemd does when TimeoutStopSec is over
+    assert server.ended() == -signal.SIGKILL
+    for each in asking:
+        each.join()
+    known(server)
+    assert read_log(server.lines_of_log()).ending.way == "draining"
+    verdict = judged(server, -9)
+    assert verdict.cause == "unsettled"
+    assert "OOM" not in verdict.summary
+
+
+def _asks(server: Server, body: object) -> None:
+    with contextlib.suppress(OSError, http.client.HTTPException):
+        server.call("/generate", body)
 
 
 def test_a_stop_while_it_loads_is_a_plain_sigterm(simulated: Starter) -> None:

@@ -16,6 +16,7 @@ from importlib.resources import files
 from typing import Any
 
 _DEEPEST = 64
+_GOLDEN = 0.6180339887498949
 _VARIES = 0.3  # texts of one kind: exponents of their chances from 1 - this to 1 + this
 DEFAULT_KIND = "chat"
 
@@ -46,12 +47,14 @@ class Acceptance:
         chances: Kind → chance of each position, given those before.
         prompts: Prompt text → kind, for prompts that a run has.
         varies: By how much the texts of one kind differ.
+        even: Draws are spread evenly instead of by chance, so that a short answer shows the mean.
         fixed: Tokens a round as SGLANG_SIMULATE_ACC_LEN sets them for all; None without it.
     """
 
     chances: Mapping[str, Sequence[float]]
     prompts: Mapping[str, str] = field(default_factory=dict)
     varies: float = _VARIES
+    even: bool = False
     fixed: float | None = None
 
     def kind(self, text: str) -> str:
@@ -75,7 +78,20 @@ class Acceptance:
         if self.fixed is not None:
             return Draws(source, _fixed(self.fixed, most))
         exponent = 1.0 + self.varies * (2.0 * source.random() - 1.0)
-        return Draws(source, survival(self.chances[self.kind(text)], most, branches, exponent))
+        chances = survival(self.chances[self.kind(text)], most, branches, exponent)
+        return Draws(_Even(source.random()) if self.even else source, chances)
+
+
+class _Even:
+    """Numbers from 0 to 1 that keep as far from one another as they can: multiples of the golden ratio."""
+
+    def __init__(self, first: float) -> None:
+        self._last = first
+
+    def random(self) -> float:
+        """The next."""
+        self._last = (self._last + _GOLDEN) % 1.0
+        return self._last
 
 
 class Draws:
@@ -83,7 +99,7 @@ class Draws:
 
     __slots__ = ("_next", "_survival")
 
-    def __init__(self, source: random.Random, chances: Sequence[float]) -> None:
+    def __init__(self, source: random.Random | _Even, chances: Sequence[float]) -> None:
         self._next = source.random
         self._survival = chances
 

@@ -81,7 +81,7 @@ def _case(case: Mapping[str, Any], cost: RoundCost, acceptance: Acceptance) -> t
         depth = int(word)
         length = 1.0 + sum(survival(chances, depth))
         factors[depth + 1] = length / speed / cost.round_s(1, depth, depth + 1, 0)
-    learned = replace(acceptance, chances=dict.fromkeys(acceptance.chances, chances), varies=0.0)
+    learned = replace(acceptance, chances=dict.fromkeys(acceptance.chances, chances), varies=0.0, even=True)
     return replace(cost, by_tokens=factors), learned
 
 

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 # What a log with simulated stamps begins with.
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+_LOOK_S = 0.001
 _BEHIND_S = 0.25  # further behind than that, the schedule begins anew
 
 
@@ -45,6 +46,16 @@ class Clock:
         """Let so many simulated seconds go by, outside of serving."""
         self._simulated += seconds
         await asyncio.sleep(seconds / speed if self.real else 0)
+
+    async def pause(self, seconds: float, speed: float, busy: Callable[[], bool]) -> None:
+        """Let so many seconds go by beside what is served; simulated, they go by with it, or at once when idle."""
+        if self.real:
+            await asyncio.sleep(seconds / speed)
+            return
+        until = self._simulated + seconds
+        while busy() and self._simulated < until:
+            await asyncio.sleep(_LOOK_S)
+        self._simulated = max(self._simulated, until)
 
     def idle(self) -> None:
         """Nothing is served: the next round begins when it begins."""

@@ -61,8 +61,9 @@ class Ending:
 
     async def wait(self) -> None:
         """Until the server has ended in order. Polls as SGLang does: it may see the signal five seconds late."""
-        while not self._asked.is_set():
+        while self._service.clock.real and not self._asked.is_set():
             await self._sleep(_POLL_S)
+        await self._asked.wait()
         if self._service.unhealthy or os.environ.get("SGL_FORCE_SHUTDOWN", "").lower() in ("1", "true"):
             why = "health check failed" if self._service.unhealthy else "force shutdown flag set"
             self._log.say(f"Signal SIGTERM received while {why}. Force exiting.")
@@ -92,8 +93,8 @@ class Ending:
             self._asked.set()
 
     async def _sleep(self, seconds: float) -> None:
-        """Waits of the server's own go faster with `--speed`; they are real whatever the clock."""
-        await asyncio.sleep(seconds / self._words.speed)
+        """Waits of the server's own go faster with `--speed`."""
+        await self._service.clock.pause(seconds, self._words.speed, lambda: self._service.busy)
 
     # --- what goes wrong ------------------------------------------------------------------------------------------
 

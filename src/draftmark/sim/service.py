@@ -143,6 +143,11 @@ class Service:
         """A request of the server's own, for one token."""
         return Request(rid=rid, prompt=prompt, most=1, sink=sink, draws=None)
 
+    @property
+    def busy(self) -> bool:
+        """Whether simulated time moves by itself."""
+        return not self.hung and (bool(self._new) or not self.scheduler.idle)
+
     # --- requests -------------------------------------------------------------------------------------------------
 
     def enter(self, request: Request) -> None:
