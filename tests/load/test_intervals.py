@@ -52,27 +52,27 @@ def test_another_run_lies_in_the_interval_nineteen_times_in_twenty() -> None:
 
 
 def stepped_run(seed: int) -> list[RequestRecord]:
-    """Chunks of one to four tokens every 20 ms: latencies of tokens come in four steps, with p90 near an edge."""
+    """Chunks of one to four tokens every 20 ms: latencies of tokens come in four steps, with p90 on an edge."""
     rng = random.Random(seed)
     out = []
     for i in range(96):
         tokens, chunks = 1, [(0.1, 1.0)]
         for place in range(1, 24):
-            tokens += rng.choices((1, 2, 3, 4), (0.22, 0.2, 0.28, 0.3))[0]
-            chunks.append((0.1 + 0.02 * place, float(tokens)))
+            tokens += rng.choices((1, 2, 3, 4), (0.255, 0.2, 0.28, 0.265))[0]
+            chunks.append((0.1 + 0.02 * place + rng.gauss(0.0, 0.0002), float(tokens)))
         out.append(record(i * 0.6, chunks, tag=f"bench-{i + 1}", concurrency=4))
     return out
 
 
 def test_figures_that_come_in_steps() -> None:
     missed = dict.fromkeys(("itl_ms.p50", "itl_ms.p90", "itl_ms.p95", "itl_ms.p99"), 0)
-    for pair in range(40):
+    for pair in range(60):
         (_, intervals), (second, _) = stated(stepped_run(2 * pair)), stated(stepped_run(2 * pair + 1))
         for name in missed:
             value = second[name]
             assert value is not None
             missed[name] += not intervals[name].low <= value <= intervals[name].high
-    assert max(missed.values()) <= 2, missed
+    assert max(missed.values()) <= 3, missed
 
 
 def test_intervals_are_not_so_wide_that_they_say_nothing() -> None:

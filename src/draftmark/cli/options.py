@@ -71,14 +71,15 @@ def workload(parser: argparse.ArgumentParser) -> None:
         "--prompts",
         type=Path,
         metavar="FILE",
-        help="your own prompts instead: JSONL, OpenAI messages or ShareGPT conversations",
+        help="your own prompts instead, JSONL or a JSON list: OpenAI messages, ShareGPT, the turns of MT-Bench, "
+        "Spec-Bench and SPEED-Bench, or {prompt}",
     )
     group.add_argument(
         "--requests",
         type=whole(_REQUESTS),
         metavar="N",
         help="requests per measurement, at least one a slot "
-        "(default 8, or twice the slots; embedded: 3, or one a slot)",
+        "(default 8, or twice the slots; embedded: 3, or one a slot; with --rate: 30 seconds of them)",
     )
     group.add_argument(
         "--max-tokens",
