@@ -74,11 +74,15 @@ class Acceptance:
             most: Drafts that a round can take at most.
             branches: Width of a tree: so many candidates at each place, each likelier wrong than the one before.
         """
+        return self.draws_of(self.kind(text), seed, most=most, branches=branches)
+
+    def draws_of(self, kind: str, seed: str, *, most: int, branches: int = 1) -> Draws:
+        """The same by the kind of text; one that is not known counts as the first."""
         source = random.Random(seed)  # noqa: S311 - a simulation
         if self.fixed is not None:
             return Draws(source, _fixed(self.fixed, most))
         exponent = 1.0 + self.varies * (2.0 * source.random() - 1.0)
-        chances = survival(self.chances[self.kind(text)], most, branches, exponent)
+        chances = survival(self.chances.get(kind) or next(iter(self.chances.values())), most, branches, exponent)
         return Draws(_Even(source.random()) if self.even else source, chances)
 
 
