@@ -94,7 +94,7 @@ def test_nothing_that_completed() -> None:
 
 
 def test_a_histogram_holds_every_value_once() -> None:
-    got = histogram([(float(i % 50), 2) for i in range(1000)] + [(1e6, 3)])
+    got = histogram([float(i % 50) for i in range(1000)] * 2 + [1e6] * 3)
     assert sum(got["counts"]) == 2000
     assert (got["beyond"], got["max"]) == (3, 1e6)
     assert len(got["edges"]) == BINS + 1
@@ -102,15 +102,15 @@ def test_a_histogram_holds_every_value_once() -> None:
     assert (got["edges"][0], got["edges"][-1]) == (0.0, 49.0)
 
 
-@pytest.mark.parametrize("pairs", [[(5.0, 1)], [(5.0, 3), (5.0, 4)], [(0.0, 1)], [(1e9, 1), (1e9 + 1e-7, 1)]])
-def test_values_that_are_all_alike(pairs: list[tuple[float, int]]) -> None:
-    got = histogram(pairs)
-    assert sum(got["counts"]) == sum(weight for _, weight in pairs)
+@pytest.mark.parametrize("values", [[5.0], [5.0] * 7, [0.0], [1e9, 1e9 + 1e-7]])
+def test_values_that_are_all_alike(values: list[float]) -> None:
+    got = histogram(values)
+    assert sum(got["counts"]) == len(values)
     assert got["edges"][0] < got["edges"][-1]
 
 
 def test_a_short_tail_stays_in_the_picture() -> None:
-    got = histogram([(float(i), 1) for i in range(1000)])
+    got = histogram([float(i) for i in range(1000)])
     assert (got["beyond"], got["edges"][-1]) == (0, 999.0)
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
-from draftmark.load.timings import CUT, amortised_ms, chunk_gaps_ms, e2e_ms, intended_s, tpot_ms, ttft_ms
+from draftmark.load.timings import CUT, chunk_gaps_ms, e2e_ms, intended_s, token_gaps_ms, tpot_ms, ttft_ms
 from draftmark.load.window import rates
 from draftmark.model import Measurement, RequestRecord
 
@@ -26,62 +27,57 @@ def distributions(records: Sequence[RequestRecord], m: Measurement) -> Data:
     """
     done = [r for r in records if not r.warmup and r.error is None]
     intended = m.loop == "open"
-    weighted: dict[str, list[tuple[float, int]]] = {
-        "ttft_ms": [(ms, 1) for r in done if (ms := ttft_ms(r)) is not None],
-        "tpot_ms": [(ms, 1) for r in done if (ms := tpot_ms(r)) is not None],
-        "itl_ms": [pair for r in done for pair in amortised_ms(r)],
-        "chunk_gap_ms": [(gap, 1) for r in done for gap in chunk_gaps_ms(r)],
-        "e2e_ms": [(e2e_ms(r), 1) for r in done],
+    values: dict[str, list[float]] = {
+        "ttft_ms": [ms for r in done if (ms := ttft_ms(r)) is not None],
+        "tpot_ms": [ms for r in done if (ms := tpot_ms(r)) is not None],
+        "itl_ms": [ms for r in done for ms in token_gaps_ms(r)],
+        "chunk_gap_ms": [gap for r in done for gap in chunk_gaps_ms(r)],
+        "e2e_ms": [e2e_ms(r) for r in done],
     }
     edges: dict[str, list[float]] = {}
     if intended:
-        weighted |= {
-            "ttft_intended_ms": [(ms, 1) for r in done if (ms := ttft_ms(r, intended=True)) is not None],
-            "e2e_intended_ms": [(e2e_ms(r, intended=True), 1) for r in done],
+        values |= {
+            "ttft_intended_ms": [ms for r in done if (ms := ttft_ms(r, intended=True)) is not None],
+            "e2e_intended_ms": [e2e_ms(r, intended=True) for r in done],
         }
         for plain, planned in (("ttft_ms", "ttft_intended_ms"), ("e2e_ms", "e2e_intended_ms")):
-            both = [*weighted[plain], *weighted[planned]]
+            both = sorted([*values[plain], *values[planned]])
             edges |= dict.fromkeys((plain, planned), _edges(both)) if both else {}
     return {
-        "histograms": {name: histogram(pairs, edges.get(name)) for name, pairs in weighted.items() if pairs},
+        "histograms": {name: histogram(found, edges.get(name)) for name, found in values.items() if found},
         "chunk_sizes": [list(pair) for pair in m.chunk_sizes],
         "course": course(records),
     }
 
 
-def histogram(pairs: Sequence[tuple[float, int]], edges: Sequence[float] | None = None) -> Data:
+def histogram(values: Sequence[float], edges: Sequence[float] | None = None) -> Data:
     """Equal bins over what is usual, and one for the rest.
 
     Args:
-        pairs: (value, how often), at least one.
+        values: At least one.
         edges: Of another figure that is drawn in the same picture.
 
     Returns:
         `edges` in ascending order, one more than `counts`; `beyond` the number above the last edge and `max` the
         highest value.
     """
-    edges = edges or _edges(pairs)
-    counts = [0] * (len(edges) - 1)
-    beyond = 0
-    for value, weight in pairs:
-        if value > edges[-1]:
-            beyond += weight
-        else:
-            counts[min(len(counts) - 1, max(0, bisect_right(edges, value) - 1))] += weight
-    return {"edges": list(edges), "counts": counts, "beyond": beyond, "max": max(value for value, _ in pairs)}
+    ranked = sorted(values)
+    edges = edges or _edges(ranked)
+    # A bin has its lower edge, and the last one both: none that lies on the last edge is beyond.
+    below = [bisect_left(ranked, edge) for edge in edges[:-1]] + [bisect_right(ranked, edges[-1])]
+    below[0] = 0
+    return {
+        "edges": list(edges),
+        "counts": [high - low for low, high in pairwise(below)],
+        "beyond": len(ranked) - below[-1],
+        "max": ranked[-1],
+    }
 
 
-def _edges(pairs: Sequence[tuple[float, int]]) -> list[float]:
+def _edges(ranked: Sequence[float]) -> list[float]:
     """From the lowest value to where all but a few lie."""
-    ranked = sorted(pairs)
-    total = sum(weight for _, weight in ranked)
-    seen, top = 0, ranked[-1][0]
-    for value, weight in ranked:
-        seen += weight
-        if seen >= total * _TAIL / 100:
-            top = value
-            break
-    low, highest = ranked[0][0], ranked[-1][0]
+    low, highest = ranked[0], ranked[-1]
+    top = ranked[max(0, math.ceil(len(ranked) * _TAIL / 100) - 1)]
     if top - low < 1e-6 * max(1.0, abs(top)):  # all alike
         low, top = low - 0.5, top + 0.5
     if highest - top < 0.5 * (top - low):  # a short tail needs no bin of its own

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from draftmark.load.spreads import percentile
-from draftmark.load.timings import CUT, amortised_ms, chunk_gaps_ms, e2e_ms, intended_s, tokens_of, ttft_ms
+from draftmark.load.timings import CUT, chunk_gaps_ms, e2e_ms, intended_s, token_gaps_ms, tokens_of, ttft_ms
 from draftmark.model import Measurement, RequestRecord
 
 Document = dict[str, object]
@@ -101,7 +101,7 @@ def vllm_result(records: Sequence[RequestRecord], m: Measurement, about: About) 
         "max_concurrent_requests": _peak_concurrency((r.sent_at_s, r.end_at_s) for r in done),
         **_statistics(latencies),
         **_vllm_acceptance(m),
-        **_own("itl", [pair for r in done for pair in amortised_ms(r)]),
+        **_own("itl", [ms for r in done for ms in token_gaps_ms(r)]),
         **_intended(done, m, "e2el"),
         "draftmark_note": VLLM_NOTE,
     }
@@ -111,7 +111,7 @@ def sglang_result(records: Sequence[RequestRecord], m: Measurement, about: About
     """As a line of `python -m sglang.bench_serving --output-file … --output-details`; arguments as above."""
     told = _told(records)
     done = [r for r in told if r.error is None]
-    per_token = [[ms for ms, tokens in amortised_ms(r) for _ in range(tokens)] for r in told]
+    per_token = [token_gaps_ms(r) for r in told]
     latencies = {
         "e2e_latency": [e2e_ms(r) for r in done],
         "ttft": [ms for r in done if (ms := ttft_ms(r)) is not None],
@@ -269,8 +269,8 @@ def _sglang_backend(about: About) -> str:
     return f"{family}-chat" if about.api == "openai-chat" else family
 
 
-def _own(name: str, pairs: Sequence[tuple[float, int]]) -> Document:
-    ranked = sorted(value for value, weight in pairs for _ in range(weight))
+def _own(name: str, values: Sequence[float]) -> Document:
+    ranked = sorted(values)
     return {
         f"draftmark_median_{name}_ms": percentile(ranked, 50),
         f"draftmark_p99_{name}_ms": percentile(ranked, 99),
@@ -287,5 +287,5 @@ def _intended(done: Sequence[RequestRecord], m: Measurement, e2e: str) -> Docume
     }
     out: Document = {}
     for name, of in read.items():
-        out |= _own(f"{name}_intended", [(ms, 1) for r in done if (ms := of(r)) is not None])
+        out |= _own(f"{name}_intended", [ms for r in done if (ms := of(r)) is not None])
     return out

@@ -16,10 +16,11 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import accumulate, pairwise
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 
-from draftmark.load.timings import amortised_ms, e2e_ms, tpot_ms, ttft_ms
+from draftmark.load.spreads import percentile
+from draftmark.load.timings import e2e_ms, token_gaps_ms, tokens_of, tpot_ms, ttft_ms
 from draftmark.load.window import rates
 from draftmark.model import Interval, Measurement, RequestRecord, Spread
 
@@ -34,6 +35,8 @@ _T = (
 )  # fmt: skip
 
 Figures = dict[str, float | None]
+_Values = Callable[[Sequence[RequestRecord]], list[float]]
+_MOST_TOKENS = 20_000  # of a section
 LATENCIES = ("ttft_ms", "ttft_intended_ms", "tpot_ms", "itl_ms", "e2e_ms", "e2e_intended_ms")
 QUANTILES = ("mean", "p50", "p90", "p95", "p99")
 
@@ -60,12 +63,13 @@ def within(records: Sequence[RequestRecord], m: Measurement) -> dict[str, Interv
     count = max(_FEW_SECTIONS, min(_SECTIONS, len(done) // _PER_SECTION))
     borders = [round(len(done) * place / count) for place in range(count + 1)]
     out: dict[str, Interval] = {}
-    for name, pairs in _PAIRS.items():
+    for name, values in _VALUES.items():
         if name in _INTENDED and m.loop != "open":
             continue
-        sections = [found for a, b in pairwise(borders) if (found := _Sample(pairs(done[a:b]))).total]
+        sections = [_Sample(found) for a, b in pairwise(borders) if (found := values(done[a:b]))]
         if len(sections) >= _FEW_SECTIONS:
-            out |= _of_sections(name, _Sample(pairs(done)), sections)
+            whole = _Sample([value for section in sections for value in section.values])
+            out |= _of_sections(name, whole, sections)
     if m.output_tok_s is not None and m.window is not None:
         a, b = m.window.start_at_s, m.window.end_at_s
         spans = [a + (b - a) * place / count for place in range(count + 1)]
@@ -96,26 +100,21 @@ def between(runs: Sequence[Mapping[str, float | None]]) -> tuple[Figures, dict[s
 
 
 class _Sample:
-    """Weighted values in order."""
+    """Values in order."""
 
-    def __init__(self, pairs: Iterable[tuple[float, int]]) -> None:
-        ranked = sorted(pairs)
-        self._values = [value for value, _ in ranked]
-        self._ends = list(accumulate([weight for _, weight in ranked]))
-        self.total = self._ends[-1] if ranked else 0
-        self.mean = math.fsum(value * weight for value, weight in ranked) / self.total if ranked else 0.0
+    def __init__(self, values: list[float]) -> None:
+        values.sort()
+        self.values = values
+        self.mean = math.fsum(values) / len(values) if values else 0.0
 
     def quantile(self, share: float) -> float:
         """Linear between ranks."""
-        exact = (self.total - 1) * min(1.0, max(0.0, share))
-        low = self._values[bisect_right(self._ends, int(exact))]
-        high = self._values[bisect_right(self._ends, min(int(exact) + 1, self.total - 1))]
-        return low + (high - low) * (exact - int(exact))
+        found = percentile(self.values, 100 * min(1.0, max(0.0, share)))
+        return found if found is not None else 0.0
 
     def share(self, value: float) -> float:
         """Of it all, what is not above a value."""
-        place = bisect_right(self._values, value)
-        return self._ends[place - 1] / self.total if place else 0.0
+        return bisect_right(self.values, value) / len(self.values)
 
 
 def _of_sections(name: str, whole: _Sample, sections: Sequence[_Sample]) -> dict[str, Interval]:
@@ -145,19 +144,23 @@ def _reach(value: float, seen: Sequence[float]) -> float:
     return _T[min(len(seen) - 1, len(_T)) - 1] * deviation * math.sqrt(2.0 / len(seen))
 
 
-def _once(
-    read: Callable[[RequestRecord], float | None],
-) -> Callable[[Iterable[RequestRecord]], list[tuple[float, int]]]:
+def _once(read: Callable[[RequestRecord], float | None]) -> _Values:
     """A figure that each request has once."""
-    return lambda records: [(ms, 1) for r in records if (ms := read(r)) is not None]
+    return lambda records: [ms for r in records if (ms := read(r)) is not None]
+
+
+def _per_token(records: Sequence[RequestRecord]) -> list[float]:
+    """Of very many tokens every so manieth: neighbours within an answer tell nearly the same."""
+    step = 1 + sum(map(tokens_of, records)) // _MOST_TOKENS
+    return [ms for r in records for ms in token_gaps_ms(r)[::step]]
 
 
 _INTENDED = frozenset({"ttft_intended_ms", "e2e_intended_ms"})
-_PAIRS: dict[str, Callable[[Iterable[RequestRecord]], list[tuple[float, int]]]] = {
+_VALUES: dict[str, _Values] = {
     "ttft_ms": _once(ttft_ms),
     "ttft_intended_ms": _once(lambda r: ttft_ms(r, intended=True)),
     "tpot_ms": _once(tpot_ms),
-    "itl_ms": lambda records: [pair for r in records for pair in amortised_ms(r)],
+    "itl_ms": _per_token,
     "e2e_ms": _once(e2e_ms),
     "e2e_intended_ms": _once(lambda r: e2e_ms(r, intended=True)),
 }

@@ -23,12 +23,12 @@ from draftmark.load.acceptance import acceptance, categories
 from draftmark.load.spreads import spread, weighted_spread
 from draftmark.load.timings import (
     CUT,
-    amortised_ms,
     chunk_gaps_ms,
     chunk_sizes,
     e2e_ms,
     intended_s,
     queue_ms,
+    token_gaps_ms,
     tokens_of,
     tpot_ms,
     tpot_s,
@@ -91,7 +91,7 @@ def measure(
         decode_tok_s=tuple((r.prompt_id, 1.0 / per_token) for r in done if (per_token := tpot_s(r))),
         ttft_ms=spread(ms for r in done if (ms := ttft_ms(r)) is not None),
         tpot_ms=spread(ms for r in done if (ms := tpot_ms(r)) is not None),
-        itl_ms=weighted_spread(chain.from_iterable(map(amortised_ms, done))),
+        itl_ms=spread(chain.from_iterable(map(token_gaps_ms, done))),
         chunk_gap_ms=spread(chain.from_iterable(map(chunk_gaps_ms, done))),
         e2e_ms=spread(e2e_ms(r) for r in done),
         output_tokens=output_tokens,

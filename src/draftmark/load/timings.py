@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from operator import sub
 
 from draftmark.model import RequestRecord
 
@@ -65,21 +66,29 @@ def chunk_gaps_ms(record: RequestRecord) -> list[float]:
     return [(b[0] - a[0]) * 1e3 for a, b in pairwise(chunks)]
 
 
-def amortised_ms(record: RequestRecord) -> list[tuple[float, int]]:
-    """(milliseconds per token, number of tokens) for each arrival after the first.
+def token_gaps_ms(record: RequestRecord) -> list[float]:
+    """Amortised inter-token latency: the gap before each arrival, shared by its tokens, once for each of them.
 
     Shared counts are fractions; rounding the running total keeps tokens whole and their sum right. An arrival to
     which no whole token falls leaves its gap to the next one.
     """
-    out: list[tuple[float, int]] = []
     came = arrivals(record)
     if not came:
-        return out
-    since, counted = came[0][0], round(came[0][1])
+        return []
+    counts = [cumulative for _, cumulative in came]
+    if counts[-1] == len(counts) and counts == list(range(1, len(counts) + 1)):  # a token each: the usual case
+        return [(b[0] - a[0]) * 1e3 for a, b in pairwise(came)]
+    out: list[float] = []
+    since, counted = came[0][0], round(counts[0])
     for at, cumulative in came:
         if (tokens := round(cumulative) - counted) > 0:
-            out.append(((at - since) * 1e3 / tokens, tokens))
-            since, counted = at, counted + tokens
+            gap = (at - since) * 1e3
+            if tokens == 1:
+                out.append(gap)
+            else:
+                out += [gap / tokens] * tokens
+            since = at
+            counted += tokens
     return out
 
 
@@ -87,8 +96,11 @@ def chunk_sizes(record: RequestRecord) -> list[int]:
     """Tokens in each chunk, where the server counted them per chunk; a shared count says nothing of one chunk."""
     if record.chunk_counts != "server":
         return []
-    totals = [round(cumulative) for _, cumulative in record.chunks]
-    return [after - before for before, after in pairwise([0, *totals])]
+    counts = [cumulative for _, cumulative in record.chunks]
+    if counts and counts[-1] == len(counts) and counts == list(range(1, len(counts) + 1)):
+        return [1] * len(counts)
+    totals = [0, *map(round, counts)]
+    return list(map(sub, totals[1:], totals))
 
 
 def arrivals(record: RequestRecord) -> Sequence[tuple[float, float]]:

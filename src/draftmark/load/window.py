@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Sequence
 from statistics import median
 
-from draftmark.load.timings import CUT, arrivals, intended_s, tokens_of
+from draftmark.load.timings import CUT, intended_s, tokens_of
 from draftmark.model import RequestRecord, Window
 
 
@@ -94,30 +95,37 @@ def rates(records: Sequence[RequestRecord], borders: Sequence[float]) -> list[fl
 class _Course:
     """How one request's tokens came in: nothing before the first chunk, straight lines between the chunks.
 
-    Of an answer that came whole it is known only that its tokens were made between send and end.
+    Of an answer that came whole it is known only that its tokens were made between send and end. An answer may have
+    thousands of chunks: only those around the times that are asked for are looked at.
     """
 
     def __init__(self, record: RequestRecord, scale: float) -> None:
-        came = arrivals(record)
-        self.times = [record.sent_at_s + at for at, _ in came]
-        self.counts = [cumulative * scale for _, cumulative in came]
+        self._sent = record.sent_at_s
+        self._scale = scale
+        self._chunks: Sequence[tuple[float, float]] = record.chunks
+        self._total = record.chunks[-1][1] * scale if record.chunks else 0.0
         if record.error is not None:
             return
-        if came:  # what the server counted beyond its chunks, such as the end token
-            self.counts[-1] = float(tokens_of(record))
+        if record.chunks:  # what the server counted beyond its chunks, such as the end token
+            self._total = float(tokens_of(record))
         elif record.output_tokens:
-            self.times, self.counts = [record.sent_at_s, record.end_at_s], [0.0, float(record.output_tokens)]
+            self._total = float(record.output_tokens)
+            self._chunks = ((0.0, 0.0), (record.end_at_s - self._sent, self._total))
 
     def until(self, time: float) -> float:
         """Tokens that had come by then."""
-        after = bisect_right(self.times, time)
+        chunks, at = self._chunks, time - self._sent
+        after = bisect_right(chunks, (at, math.inf))
         if after == 0:
             return 0.0
-        if after == len(self.times):
-            return self.counts[-1]
-        before = after - 1
-        share = (time - self.times[before]) / (self.times[after] - self.times[before])
-        return self.counts[before] + share * (self.counts[after] - self.counts[before])
+        if after == len(chunks):
+            return self._total
+        begin, before = chunks[after - 1]
+        end = chunks[after][0]
+        last = bisect_right(chunks, (end, math.inf))  # chunks of one read came together
+        then = self._total if last == len(chunks) else chunks[last - 1][1] * self._scale
+        before *= self._scale
+        return before + (at - begin) / (end - begin) * (then - before)
 
 
 def _tokens_per_chunk(records: Sequence[RequestRecord]) -> float:
