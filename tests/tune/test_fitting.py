@@ -44,16 +44,20 @@ def test_what_surely_does_not_fit_is_refused_with_the_arithmetic() -> None:
 @pytest.mark.parametrize(
     ("fits", "started", "actual", "said"),
     [
-        (False, True, figures(100), "predicted not to fit, and started"),
-        (True, False, None, "predicted to fit, and did not start"),
+        (
+            False, True, figures(100),
+            "predicted not to fit (budget 1.00 GiB; nothing is left for KV), and started with 100 KV tokens, "
+            "48 requests at once",
+        ),
+        (True, False, None, "predicted to fit with 1,000 KV tokens, 48 requests at once, and did not start"),
         (True, True, figures(1000), None),
         (True, True, figures(1013), None),  # within 0.2 % beside the bounds
         (True, True, figures(1100), "KV tokens: 1,100 instead of 990 to 1,010"),
-        (True, True, figures(1000, 21), "requests at once: 21 instead of 48 to 48"),
+        (True, True, figures(1000, 21), "requests at once: 21 instead of 48"),
         (None, False, None, None),
         (True, None, None, None),
     ],
-)
+)  # fmt: skip
 def test_surprises(fits: bool | None, started: bool | None, actual: FitFigures | None, said: str | None) -> None:
     found = surprise(verdict(D4, 1000, fits=fits), actual, started=started)
     assert found is None if said is None else said in str(found)

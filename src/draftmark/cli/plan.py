@@ -60,6 +60,7 @@ def describe(work: Planned) -> dict[str, Any]:
         "baseline": info.baseline.name,
         "command": info.command,
         "notes": info.notes,
+        "calibrated_from": info.fit.calibrated_from if info.fit else None,
         "arms": [_arm(work, arm) for arm in info.arms],
         "schedule": [slot.arm.name for slot in info.schedule],
         "rounds": info.rounds,

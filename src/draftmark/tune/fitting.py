@@ -68,29 +68,40 @@ def compared(predicted: FitArm | None, actual: FitFigures | None, *, started: bo
 
 
 def surprise(predicted: FitArm | None, actual: FitFigures | None, *, started: bool | None) -> str | None:
-    """What came otherwise than predicted, in words; None when nothing did."""
+    """What came otherwise than predicted, both side by side, in words; None when nothing did."""
     if predicted is None or started is None:
         return None
     if predicted.fits is False and started:
-        return "it was predicted not to fit, and started"
+        why = f" ({'; '.join(predicted.because)})" if predicted.because else ""
+        return f"it was predicted not to fit{why}, and started{_with(actual)}"
     if predicted.fits is True and not started and actual is None:
-        return "it was predicted to fit, and did not start"
+        return f"it was predicted to fit{_with(predicted.figures)}, and did not start"
     if actual is None or not started:
         return None
     outside = [
-        f"{name}: {value:,} instead of {low:,} to {high:,}"
-        for name, value, low, high in (
-            ("KV tokens", actual.kv_tokens, predicted.low.kv_tokens, predicted.high.kv_tokens),
-            (
-                "requests at once",
-                actual.max_running_requests,
-                predicted.low.max_running_requests,
-                predicted.high.max_running_requests,
-            ),
-        )
-        if value is not None
-        and low is not None
-        and high is not None
+        f"{words}: {value:,} instead of {_range(low, high)}"
+        for name, words in _FIGURES
+        if (value := getattr(actual, name)) is not None
+        and (low := getattr(predicted.low, name)) is not None
+        and (high := getattr(predicted.high, name)) is not None
         and not low * 0.998 - 1 <= value <= high * 1.002 + 1
     ]
     return "; ".join(outside) or None
+
+
+_FIGURES = (
+    ("kv_tokens", "KV tokens"),
+    ("max_running_requests", "requests at once"),
+    ("state_slots", "state slots"),
+)
+
+
+def _range(low: int, high: int) -> str:
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+
+
+def _with(figures: FitFigures | None) -> str:
+    """` with 338,982 KV tokens, 48 requests at once`."""
+    values = [(getattr(figures, name), words) for name, words in _FIGURES] if figures is not None else []
+    told = ", ".join(f"{value:,} {words}" for value, words in values if value is not None)
+    return f" with {told}" if told else ""
