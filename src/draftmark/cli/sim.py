@@ -42,7 +42,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--output-tokens", type=options.positive, default=256, metavar="N", help="of an answer (default 256)"
     )
     group.add_argument(
-        "--kind", metavar="LIST", help="of text, such as chat,copy, taking turns (default: all that are known)"
+        "--kind",
+        metavar="LIST",
+        help="of text, such as chat,copy, taking turns (default: those of the run it is calibrated from, else all)",
     )
     group.add_argument("--json", action="store_true", help="with --what-if: one JSON document on stdout")
     parser.epilog = _EPILOG
@@ -105,7 +107,8 @@ def _arm(args: argparse.Namespace, depth: int, made: Setup, levels: tuple[int, .
     from draftmark.sim.whatif import figures
 
     pools, starts = made.memory.pools, made.memory.starts
-    kinds = tuple(args.kind.split(",")) if args.kind else tuple(made.acceptance.chances)
+    learned = dict.fromkeys(made.acceptance.prompts.values())
+    kinds = tuple(args.kind.split(",")) if args.kind else tuple(learned or made.acceptance.chances)
     return {
         "depth": depth,
         "fits": starts,

@@ -73,7 +73,7 @@ class Generate:
     def __init__(self, connection: Connection, style: Style) -> None:
         self._connection = connection
         self._style = style
-        self._text = self._ids = ""
+        self._text = self._ids = self._rid = ""
         self._begun = False
 
     def tokens(self, request: Request, count: int) -> None:
@@ -95,10 +95,10 @@ class Generate:
         """The error, in the stream if there is one."""
         _fail(self._connection, message, self._begun)
 
-    @staticmethod
-    def _running(request: Request) -> bytes:
+    def _running(self, request: Request) -> bytes:
+        self._rid = self._rid or msgspec.json.encode(request.rid).decode()
         return (
-            f'{{"id":"{request.rid}","finish_reason":null,"prompt_tokens":{request.prompt},"weight_version":"default",'
+            f'{{"id":{self._rid},"finish_reason":null,"prompt_tokens":{request.prompt},"weight_version":"default",'
             f'"num_retractions":{request.retractions},"completion_tokens":{request.output},"cached_tokens":0}}}}\n\n'
         ).encode()
 

@@ -24,6 +24,7 @@ _OPEN = frozenset({"/health", "/health_generate", "/metrics", "/get_load"})
 _ADMIN = frozenset({"/flush_cache", "/abort_request", "/set_internal_state"})
 _DEFAULT_NEW = 128  # max_new_tokens of /generate
 _DEFAULT_OPENAI = 4096
+_LONGEST_RID = 200
 _MARGIN = 5  # of a context, tokens that no prompt may use
 
 
@@ -231,7 +232,7 @@ class Routes:
             topk = self._setup.memory.settings.topk if self._setup.memory.settings.eagle else 1
             draws = self._setup.acceptance.draws(text, seed, most=self._most_accepted, branches=topk)
         request = Request(
-            rid=rid if isinstance(rid, str) and rid else digest,
+            rid=rid if isinstance(rid, str) and 0 < len(rid) <= _LONGEST_RID and rid.isprintable() else digest,
             prompt=tokens,
             most=max(1, min(most, longest - tokens)),
             sink=sink,
