@@ -95,6 +95,16 @@ def test_whole_answers(draftmark: Draftmark) -> None:
     assert got["e2e_ms"]["p50"] > 0
 
 
+def test_tokens_of_each_chunk_are_asked_for(draftmark: Draftmark) -> None:
+    """Scripted, it is taken for vLLM, which tells them when asked."""
+    with serving(answer(("a", "b"), gap_s=0.002, per_chunk=(1, 4), tokens=4)) as server:
+        status, got, err = bench(draftmark, f"url:{server.url}", *QUICK, "--concurrency", "1")
+    assert status == 0, err
+    assert got["engine"] == "vllm"
+    assert server.posts[-1].body["stream_options"] == {"include_usage": True, "continuous_usage_stats": True}
+    assert got["chunk_sizes"] == [[1, 4], [3, 4]]
+
+
 # --- ending early -----------------------------------------------------------------------------------------
 
 

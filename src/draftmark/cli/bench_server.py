@@ -26,6 +26,8 @@ from draftmark.run.redact import Redactor
 from draftmark.service.host import SystemClock
 
 _CACHE_SWITCHES = ("cache_prompt", "cache_salt")
+_COUNT_EACH_CHUNK, _OPENAI = ("vllm", "sglang"), ("openai", "openai-chat")
+"""Who tells the tokens of each chunk when asked. Others may refuse a request for it, and with it all counts."""
 
 
 class RunLoad(Protocol):
@@ -75,12 +77,15 @@ class Server:
     redactor: Redactor = field(default_factory=lambda: Redactor(values=()))
 
     def extra_of(self, *, shares: bool) -> dict[str, object]:
-        """Fields for measured requests; a load about shared beginnings needs the server's prompt cache.
+        """Fields for measured requests. A load about shared beginnings needs the server's prompt cache.
 
         Args:
             shares: Whether it is one.
         """
-        return {key: value for key, value in self.extra.items() if not (shares and key in _CACHE_SWITCHES)}
+        extra = {key: value for key, value in self.extra.items() if not (shares and key in _CACHE_SWITCHES)}
+        if self.engine in _COUNT_EACH_CHUNK and self.api in _OPENAI:
+            extra.setdefault("stream_options", {"continuous_usage_stats": True})
+        return extra
 
     def cache_policy(self, *, shares: bool) -> str:
         """What was done about the server's prompt cache, which answers a prompt faster that it knows."""
