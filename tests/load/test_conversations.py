@@ -248,3 +248,23 @@ def test_a_follow_up_that_the_server_does_not_make_ready_is_an_error_of_its_own(
     assert [(r.tag, r.error) for r in run.records] == [("bench-1", None), ("bench-1.1", "preparation")]
     assert "/tokenize" in (run.records[1].error_detail or "")
     assert run.unsent == {NOT_GONE_ON: 1}
+
+
+@pytest.mark.parametrize(("api", "field"), [("sglang", "text"), ("llamacpp", "prompt")])
+def test_a_server_that_keeps_its_template_to_itself_is_asked_with_plain_text(api: str, field: str) -> None:
+    asked_for = 0
+
+    async def script(wire: Wire, request: Request) -> None:
+        nonlocal asked_for
+        if request.path in {"/tokenize", "/apply-template"}:
+            asked_for += 1
+            await wire.whole("404 Not Found", b"{}")
+        else:
+            await SERVERS[api](wire, request)
+
+    run, requests = asked(api, script, workload=TALK)
+    assert asked_for == 1
+    assert [r.body[field] for r in requests][:2] == ["Be kind.\none", "Be kind.\none\nwell\ntwo"]
+    assert all("input_ids" not in r.body for r in requests)
+    assert [r.error for r in run.records] == [None] * 3
+    assert "chat template" in run.assumptions[0]

@@ -122,9 +122,14 @@ class Ledger:
             text_sha256=answer.text_sha256,
         )
 
-    def assumptions(self, *, usage_refused: bool) -> tuple[str, ...]:
+    def assumptions(self, *, usage_refused: bool, untemplated: bool) -> tuple[str, ...]:
         """What had to be assumed, in words."""
         out = []
+        if untemplated:
+            out.append(
+                "The server tells nobody how its chat template reads, so its native API was asked with the "
+                "messages' texts as they are."
+            )
         if usage_refused:
             out.append("The server refuses stream_options, so it was asked without it.")
         completed = [r for r in self.records if r.error is None]

@@ -77,7 +77,7 @@ def request_body(
     elif prompt.token_ids is not None:
         body["prompt"] = prompt.token_ids
     else:
-        body["prompt"] = "\n".join(m.content for m in prompt.messages)
+        body["prompt"] = plain_text(prompt)
     body |= {"max_tokens": prompt.max_tokens, "temperature": prompt.temperature, "user": tag}
     if prompt.seed is not None:
         body["seed"] = prompt.seed
@@ -96,13 +96,13 @@ def request_body(
 
 
 def generate_body(
-    prompt: Prompt, token_ids: NativeInput, extra: Mapping[str, object], tag: str, *, stream: bool = True
+    prompt: Prompt, said: NativeInput, extra: Mapping[str, object], tag: str, *, stream: bool = True
 ) -> bytes:
     """The JSON body of one request to SGLang's `/generate`.
 
     Args:
         prompt: What to ask.
-        token_ids: The prompt as the server's tokeniser has it.
+        said: The prompt as the server's tokeniser has it, or as text.
         extra: As for the chat API; `cache_salt` is `extra_key` here.
         tag: Takes the place of a value `"{tag}"`.
         stream: Ask for a stream.
@@ -112,7 +112,7 @@ def generate_body(
         sampling["sampling_seed"] = prompt.seed
     if prompt.forced:
         sampling["ignore_eos"] = True
-    body: dict[str, object] = {"input_ids": token_ids, "sampling_params": sampling}
+    body: dict[str, object] = {"text" if isinstance(said, str) else "input_ids": said, "sampling_params": sampling}
     for key, value in extra.items():
         body["extra_key" if key == "cache_salt" else key] = tag if value == "{tag}" else value
     return msgspec.json.encode(body | {"stream": stream})
@@ -139,6 +139,11 @@ def completion_body(
     for key, value in extra.items():
         body[key] = tag if value == "{tag}" else value
     return msgspec.json.encode(body | {"stream": stream})
+
+
+def plain_text(prompt: Prompt) -> str:
+    """The messages' contents, without a chat template."""
+    return "\n".join(m.content for m in prompt.messages)
 
 
 def tokenize_body(prompt: Prompt, model: str | None) -> bytes:

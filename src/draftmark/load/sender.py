@@ -21,6 +21,7 @@ from draftmark.load.protocols import (
     completion_body,
     first_model,
     generate_body,
+    plain_text,
     request_body,
     template_body,
     templated,
@@ -83,10 +84,16 @@ class _UnreachableError(Exception):
 
 
 class Sender:
-    """Sends the requests of one run."""
+    """Sends the requests of one run.
+
+    Attributes:
+        option: Whether `stream_options` are sent.
+        untemplated: The server's native form was asked without its chat template, as it lets nobody have that.
+    """
 
     def __init__(self, endpoint: Endpoint, plan: LoadPlan, pool: Pool) -> None:
         self.option = _UsageOption()
+        self.untemplated = False
         self._endpoint = endpoint
         self._plan = plan
         self._pool = pool
@@ -123,16 +130,23 @@ class Sender:
     async def _made_input(self, prompt: Prompt) -> NativeInput:
         """What the server makes of a prompt for its native form.
 
+        A server without a place to ask for that gets the messages' texts as they are.
+
         Raises:
             UsageError: It does not tell.
             _UnreachableError: It could not be asked.
         """
+        if self.untemplated:
+            return plain_text(prompt)
         sglang = self._api.name == "sglang"
         path = "/tokenize" if sglang else "/apply-template"
         body = tokenize_body(prompt, self._model) if sglang else template_body(prompt)
         exchange = await self._once(self._endpoint.request("POST", path, body), self._plan.request_timeout_s)
         if exchange.failure is not None:
             raise _UnreachableError(f"POST {path}: {exchange.failure.kind}: {exchange.failure.detail}")
+        if exchange.status == 404:
+            self.untemplated = True
+            return plain_text(prompt)
         told = _body(exchange)
         found = (token_ids(told) if sglang else templated(told)) if exchange.status == 200 else None
         if found is None:

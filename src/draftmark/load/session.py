@@ -141,7 +141,9 @@ class Session:
         return LoadRun(
             records=tuple(self._ledger.records),
             client=self.punctuality.noted_in(health),
-            assumptions=self._ledger.assumptions(usage_refused=not self._sender.option.on),
+            assumptions=self._ledger.assumptions(
+                usage_refused=not self._sender.option.on, untemplated=self._sender.untemplated
+            ),
             stopped_because=self.stop.because,
             unsent=self._all_unsent(),
             disturbed=self.punctuality.faults(),
