@@ -93,7 +93,8 @@ def _setups(args: argparse.Namespace, words: Words) -> Iterator[tuple[int, Setup
     """The server at each depth that is asked for."""
     from draftmark.engines.sglang.engine import SGLang
     from draftmark.model import Arm
-    from draftmark.sim.setup import SERVES, setup
+    from draftmark.sim.commandline import SERVES
+    from draftmark.sim.setup import setup
     from draftmark.tune.plan import parse_depths
 
     sglang = SGLang(version=words.version)

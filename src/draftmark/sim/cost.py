@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from draftmark.engines.model_config import ModelShape
+from draftmark.errors import BadInputError
 from draftmark.sim.memory import Memory
 from draftmark.sim.presets import Cards
 
@@ -83,7 +84,8 @@ class RoundCost:
 def default_cost(shape: ModelShape, memory: Memory, cards: Cards) -> RoundCost:
     """From the model's size and the card's data sheet."""
     tp = memory.settings.tp
-    rate = cards.bandwidth * _BANDWIDTH_SHARE
+    card = cards.card
+    rate, flops = card.bandwidth * _BANDWIDTH_SHARE, card.peak("half")
     dense, experts = _read_bytes(shape, memory)
     active = _active_parameters(shape) / tp
     layer_s = _LAYER_S + (2 * _REDUCE_S if tp > 1 else 0.0)
@@ -94,13 +96,13 @@ def default_cost(shape: ModelShape, memory: Memory, cards: Cards) -> RoundCost:
     return RoundCost(
         base=base,
         experts=experts / rate,
-        token=2 * active / (cards.flops * _FLOPS_SHARE),
+        token=2 * active / (flops * _FLOPS_SHARE),
         draft=draft,
         draft_request=5e-6,
         cached=cell / rate,
         share=min(1.0, shape.experts_per_token / shape.experts) if shape.experts else 0.0,
         prefill=base,
-        prefill_token=2 * active / (cards.flops * _PREFILL_FLOPS_SHARE),
+        prefill_token=2 * active / (flops * _PREFILL_FLOPS_SHARE),
     )
 
 
@@ -109,7 +111,7 @@ def _read_bytes(shape: ModelShape, memory: Memory) -> tuple[float, float]:
     total = memory.weights
     try:
         parts = shape.weights(tensor_parallel=memory.settings.tp)
-    except Exception:  # sizes of this quantization are not known: all of it counts as dense
+    except BadInputError:  # sizes of this quantization are not known: all of it counts as dense
         return total, 0.0
     experts = float(parts.of("experts").bytes)
     embedding = 0.0 if shape.tied else float(parts.of("embedding").bytes)

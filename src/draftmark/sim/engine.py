@@ -10,9 +10,8 @@ from draftmark.engines.sglang.versions import Rules
 from draftmark.errors import UsageError
 from draftmark.model import Arm, DrainFacts, Fit, FitArm, FitFigures, Refusal
 from draftmark.ports import FitScene
-from draftmark.sim.memory import memory_of, read_file
+from draftmark.sim.commandline import SERVES, command_of
 from draftmark.sim.presets import cards_of, model_of
-from draftmark.sim.setup import command_of
 from draftmark.sim.words import Words, place_of, verb_at
 
 
@@ -71,7 +70,7 @@ class SimulatedSGLang(SGLang):
         """The command line with the arm's flags behind `--`."""
         place = place_of(command)
         sglang = SGLang(method=self._bring, version=place.words.version)
-        return place.with_flags(sglang.with_arm(("sglang", "serve", *place.flags), arm)[2:])
+        return place.with_flags(sglang.with_arm((*SERVES, *place.flags), arm)[len(SERVES) :])
 
     def refuse(self, command: Sequence[str], arm: Arm) -> Refusal | None:
         """As SGLang of that version."""
@@ -89,6 +88,8 @@ class SimulatedSGLang(SGLang):
 
     def fit(self, command: Sequence[str], arms: Sequence[Arm], scene: FitScene) -> Fit | None:
         """What `draftmark fit` says of SGLang on these cards, and what the simulated server has, exactly."""
+        from draftmark.sim.memory import read_file
+
         words = place_of(command).words
         verdict = SGLang(method=self._bring).fit(
             self._real(command),
@@ -109,6 +110,8 @@ class SimulatedSGLang(SGLang):
 
     def _exact(self, command: Sequence[str], arm: FitArm) -> FitArm:
         """The verdict without what may be off in life."""
+        from draftmark.sim.memory import memory_of
+
         words: Words = place_of(self.with_arm(command, arm.arm)).words
         model, cards = model_of(words.model), cards_of(words.gpus)
         memory = memory_of(command_of(words, model, cards), model, cards, words.version)

@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from draftmark.engines.roofline.cards import card_of, cards
 from draftmark.engines.sglang.memory.cards import gpu_of
 from draftmark.errors import BadInputError, UsageError
 from draftmark.model import Gpu
+
+if TYPE_CHECKING:
+    from draftmark.engines.roofline.cards import Card
 
 PLACE = "/models"
 """Where presets lie, as the simulated server says."""
@@ -38,14 +40,19 @@ class Cards:
     """So many GPUs of a kind.
 
     Attributes:
-        bandwidth: Bytes a second that one card reads from its memory.
-        flops: Operations a second of one card in half precision. Both are an H200's for a card given by size alone.
+        kind: As the user calls one of them.
     """
 
     count: int
     gpu: Gpu
-    bandwidth: float
-    flops: float
+    kind: str
+
+    @property
+    def card(self) -> Card:
+        """What one can do at most; an H200's where only a size is given."""
+        from draftmark.engines.roofline.cards import card_of, cards  # takes as long as all the rest of this room
+
+        return card_of(self.kind) or card_of(self.kind.replace("-", " ")) or cards()[_USUAL]
 
 
 @cache
@@ -105,5 +112,4 @@ def cards_of(text: str) -> Cards:
         gpu = gpu_of(name)
     except UsageError:
         gpu = gpu_of(name.replace("-", " "))
-    card = card_of(name) or card_of(name.replace("-", " ")) or cards()[_USUAL]
-    return Cards(count=int(found[1] or 1), gpu=gpu, bandwidth=card.bandwidth, flops=card.peak("half"))
+    return Cards(count=int(found[1] or 1), gpu=gpu, kind=name)

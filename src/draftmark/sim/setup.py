@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from draftmark.engines.model_config import ModelShape, read_shape
 from draftmark.engines.sglang import refusals
-from draftmark.engines.sglang.flags import parse
 from draftmark.engines.sglang.versions import Rules, facts, rules_for
 from draftmark.errors import UsageError
 from draftmark.sim.acceptance import Acceptance, default_acceptance
 from draftmark.sim.arguments import server_args
+from draftmark.sim.commandline import command_of
 from draftmark.sim.cost import RoundCost, default_cost
 from draftmark.sim.graphs import batch_sizes
 from draftmark.sim.launcher import check
@@ -20,9 +20,6 @@ from draftmark.sim.memory import Memory, memory_of
 from draftmark.sim.presets import Cards, Model, cards_of, model_of
 from draftmark.sim.scheduler import Limits
 from draftmark.sim.words import Words
-
-SERVES = ("sglang", "serve")
-"""What a command line of SGLang begins with, as far as this room is concerned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,17 +66,6 @@ class Setup:
         """Where it listens."""
         port = self.args["port"]
         return port if isinstance(port, int) else int(facts()["default_port"])
-
-
-def command_of(words: Words, model: Model, cards: Cards) -> tuple[str, ...]:
-    """SGLang's command line: its flags, the model, and all cards unless they say otherwise."""
-    command = (*SERVES, *words.flags)
-    parsed = parse(command, rules_for(words.version))
-    if parsed.value("--model-path") is None:
-        command += ("--model-path", model.path)
-    if parsed.value("--tp-size") is None and cards.count > 1:
-        command += ("--tp-size", str(cards.count))
-    return command
 
 
 def setup(words: Words) -> Setup:
