@@ -7,7 +7,7 @@ from itertools import pairwise
 from statistics import fmean, pstdev
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from draftmark.load.arrivals import Constant, Gamma, Poisson, Ramp, Schedule, Trace, mean_rate
@@ -27,6 +27,7 @@ def gaps(offsets: list[float]) -> list[float]:
     return [b - a for a, b in pairwise(offsets)]
 
 
+@settings(deadline=None)
 @given(SCHEDULES, st.integers(0, 300), seeds)
 def test_a_plan_begins_at_once_goes_forward_and_repeats(schedule: Schedule, count: int, seed: int) -> None:
     offsets = schedule.offsets(count, seed)
@@ -67,6 +68,7 @@ def test_a_plan_is_as_drawn_not_rescaled() -> None:
     assert fmean(ends) == pytest.approx(10.0, rel=0.03)
 
 
+@settings(deadline=None)
 @given(st.just(0.0) | st.floats(0.1, 1e3), st.floats(0.1, 1e3), st.floats(0.5, 1e3), st.integers(1, 400))
 def test_a_ramp_follows_the_integral_of_its_rate(start: float, end: float, seconds: float, i: int) -> None:
     ramp = Ramp(start, end, seconds)
@@ -96,6 +98,7 @@ def test_a_bursty_ramp_has_the_counts_of_its_rate() -> None:
     assert first / len(offsets) == pytest.approx(0.25, rel=0.1)  # the area below a line from 0
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(0, 1e9), min_size=1).map(sorted), st.floats(0.01, 100))
 def test_a_trace_keeps_its_gaps(times: list[float], speed: float) -> None:
     offsets = Trace(times, speed).offsets(len(times), 9)

@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from draftmark.errors import BadInputError
@@ -189,6 +189,7 @@ numbers = (
 )
 
 
+@settings(deadline=None)
 @given(st.lists(st.fixed_dictionaries({}, optional=dict.fromkeys((*BAILIAN, "x"), numbers)), max_size=5))
 def test_any_json_lines_are_a_trace_or_are_refused_in_words(
     tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, object]]
@@ -196,6 +197,7 @@ def test_any_json_lines_are_a_trace_or_are_refused_in_words(
     held(tmp_path_factory.mktemp("any") / "any", "\n".join(json.dumps(row) for row in rows).encode())
 
 
+@settings(deadline=None)
 @given(st.sampled_from([BURST, AZURE, ""]), st.binary(max_size=100) | st.text(max_size=100).map(str.encode))
 def test_any_bytes_are_a_trace_or_are_refused_in_words(
     tmp_path_factory: pytest.TempPathFactory, header: str, data: bytes

@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.load.test_workloads import write
 
@@ -137,6 +137,7 @@ def prompts(count: int) -> list[Prompt]:
     return [Prompt(id=str(i), messages=(Message("user", "?"),), max_tokens=1) for i in range(count)]
 
 
+@settings(deadline=None)
 @given(st.integers(0, 60), st.integers(0, 70), st.integers(0, 2**64))
 def test_a_sample_is_the_beginning_of_the_shuffled_whole(count: int, take: int, seed: int) -> None:
     whole = sampled(prompts(count), seed=seed)
@@ -188,6 +189,7 @@ def cut(text: str, places: Sequence[int]) -> list[str]:
     return [text[a:b] for a, b in pairwise(ends)]
 
 
+@settings(deadline=None)
 @given(st.lists(json_values, max_size=6), st.none() | st.integers(0, 3), st.lists(st.integers(0, 300), max_size=9))
 def test_a_list_cut_anywhere_is_the_same_list(values: list[object], indent: int | None, places: list[int]) -> None:
     text = json.dumps(values, indent=indent)
@@ -198,6 +200,7 @@ def test_a_list_cut_anywhere_is_the_same_list(values: list[object], indent: int 
         assert text.split("\n")[entry.line - 1].strip()[:1] == entry.raw[:1] or indent is None
 
 
+@settings(deadline=None)
 @given(st.lists(json_values.filter(lambda v: not isinstance(v, list)), max_size=6), st.lists(st.integers(0, 300)))
 def test_lines_cut_anywhere_are_the_same_lines(values: list[object], places: list[int]) -> None:
     text = "\n\n".join(json.dumps(value) for value in values)
@@ -205,6 +208,7 @@ def test_lines_cut_anywhere_are_the_same_lines(values: list[object], places: lis
     assert [(entry.value, entry.line) for entry in found] == [(v, 2 * i + 1) for i, v in enumerate(values)]
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
 def test_any_bytes_are_prompts_or_are_refused_in_words(
     tmp_path_factory: pytest.TempPathFactory, data: bytes
@@ -219,6 +223,7 @@ def test_any_bytes_are_prompts_or_are_refused_in_words(
         assert found.prompts
 
 
+@settings(deadline=None)
 @given(st.lists(json_values, min_size=1, max_size=4), st.booleans(), st.booleans())
 def test_any_json_is_prompts_or_is_refused_in_words(
     tmp_path_factory: pytest.TempPathFactory, values: list[object], multi_turn: bool, lengths: bool
@@ -262,6 +267,7 @@ def test_binary_forms_are_told_apart(tmp_path: Path) -> None:
             workload_from_file(path, max_tokens=5)
 
 
+@settings(deadline=None)
 @given(st.text(min_size=1), st.integers(1, 9))
 def test_bytes_that_are_cut_within_a_character_are_read_as_one(
     tmp_path_factory: pytest.TempPathFactory, text: str, size: int

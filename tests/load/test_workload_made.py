@@ -7,7 +7,7 @@ import json
 from itertools import combinations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from draftmark.load.traces import RequestTrace, TraceRequest
@@ -34,6 +34,7 @@ def text_of(prompt: Prompt) -> str:
     return message.content
 
 
+@settings(deadline=None)
 @given(st.integers(1, 3000), st.integers(0, 2**64))
 def test_a_passage_is_as_long_as_wanted(tokens: int, seed: int) -> None:
     text = Prose.built_in(seed).passage(tokens, "document 1")
@@ -102,6 +103,7 @@ def trace(*requests: TraceRequest, block_tokens: int = 512) -> RequestTrace:
     return RequestTrace(form="Mooncake", requests=requests, block_tokens=block_tokens, source="t.jsonl")
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 2000), st.integers(1, 500)), min_size=1, max_size=5))
 def test_prompts_have_the_lengths_of_the_trace(lengths: list[tuple[int, int]]) -> None:
     requests = (TraceRequest(float(i), asked, answered) for i, (asked, answered) in enumerate(lengths))
