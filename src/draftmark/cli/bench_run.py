@@ -68,10 +68,11 @@ class Bench:
         Raises:
             Interrupted: What was measured until then is in `measured`.
         """
-        for number in range(1, self.options.repeat + 1):
+        repeat = self.options.repeat
+        for number in range(1, repeat + 1):
             for axis in self.axes:
-                name = f"{axis.key}, run {number} of {self.options.repeat}" if self.options.repeat > 1 else axis.key
-                self._measure(axis, name)
+                name = axis.key if self.asked.send_at_s is None else f"{axis.workload.name}, open loop"
+                self._measure(axis, f"{name}, run {number} of {repeat}" if repeat > 1 else name)
 
     def _measure(self, axis: Axis, name: str) -> None:
         plan = self._plan(axis)
