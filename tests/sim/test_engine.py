@@ -102,7 +102,7 @@ def test_tune_end_to_end(tmp_path: Path) -> None:
     command = [
         sys.executable, "-m", "draftmark", "sim", "--model", "qwen35-122b", "--gpus", "4xrtx-pro-6000", *FAST[:2],
         "--sglang-version", "0.5.12", "--calibrate", "founding", "--serve-speed", "2", "--", "--port",
-        str(free_port()), "--mem-fraction-static", "0.793", "--mamba-scheduler-strategy", "extra_buffer",
+        str(free_port()), "--mem-fraction-static", "0.7915", "--mamba-scheduler-strategy", "extra_buffer",
         *drafting(3),
     ]  # fmt: skip
     words = (

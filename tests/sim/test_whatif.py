@@ -15,7 +15,7 @@ from draftmark.sim.words import Words
 
 from .conftest import drafting
 
-FOUNDING = ("--mem-fraction-static", "0.793", "--mamba-scheduler-strategy", "extra_buffer")
+FOUNDING = ("--mem-fraction-static", "0.7915", "--mamba-scheduler-strategy", "extra_buffer")
 SIM = ("sim", "--model", "qwen35-122b", "--gpus", "4xrtx-pro-6000", "--sglang-version", "0.5.12")
 
 

@@ -30,7 +30,7 @@ def no_pool(memory: Memory, minor: int, available: float) -> Iterator[Step]:
     """The pools cannot be made."""
     pre = memory.case.budget.pre
     least = max(0.0, 1.0 - available / pre)
-    fraction = f"{memory.fraction:.3f}".rstrip("0").rstrip(".")
+    fraction = f"{memory.fraction:g}"
     slots = memory.pools.slots
     frames = (*_START, ("model_executor/model_runner.py", 775, "alloc_memory_pool", "self.configure("))
     if minor <= 12:
