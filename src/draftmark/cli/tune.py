@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from draftmark.cli import compose, load_options, options
+from draftmark.cli import compose, load_options, options, surface
 from draftmark.cli.output import progress_console
 from draftmark.cli.planning import Planned, planned
 from draftmark.cli.progress import RunProgress
@@ -60,11 +60,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="apply the choice: one drop-in of the unit; for cmd: and embedded: the command line is printed",
     )
+    parser.add_argument(
+        "--surface",
+        type=Path,
+        metavar="FILE",
+        help="search recorded figures and start no server: depths with their tok/s, as JSON (docs/search.md)",
+    )
     options.live(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Tune a service."""
+    if args.surface is not None:
+        return surface.run(args.surface, as_json=args.json)
     if args.resume is not None:
         path = args.resume
         opened = RunDirectory.open(path)

@@ -1,0 +1,1 @@
+"""Searches of recorded surfaces, side by side: `python -m bench.search`."""

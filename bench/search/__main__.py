@@ -1,0 +1,44 @@
+"""`python -m bench.search [--surfaces 300] [--first SEED] [--optuna] [--svg FILE]`: searches side by side.
+
+Draws surfaces (`bench.search.surfaces` says how), lets every method search them, and prints the table of
+docs/search.md. The search was built on seeds from 1000 to 9999; the ones here begin at 500000.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+
+from bench.search.methods import METHODS, OPTUNA, Trials
+from bench.search.picture import Outcome, drawn, table
+from bench.search.surfaces import Surface, draw, regret
+
+FIRST = 500_000
+
+
+def outcome(surface: Surface, method: Callable[[Trials], int]) -> Outcome:
+    """One method on one surface."""
+    trials = Trials(surface)
+    depth = method(trials)
+    return Outcome(trials.restarts, regret(surface, depth), trials.misfits)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.search", description=__doc__)
+    parser.add_argument("--surfaces", type=int, default=300)
+    parser.add_argument("--first", type=int, default=FIRST, help="seed of the first; each further one adds 1")
+    parser.add_argument("--optuna", action="store_true", help="Optuna's samplers as well, which must be installed")
+    parser.add_argument("--svg", type=Path, help="write the picture there")
+    args = parser.parse_args()
+    surfaces = [draw(args.first + i) for i in range(args.surfaces)]
+    methods = METHODS | (OPTUNA if args.optuna else {})
+    found = {name: [outcome(surface, method) for surface in surfaces] for name, method in methods.items()}
+    print(f"{len(surfaces)} surfaces, seeds {args.first} to {args.first + len(surfaces) - 1}\n")
+    print(table(found))
+    if args.svg is not None:
+        args.svg.write_text(drawn(found), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
