@@ -89,7 +89,8 @@ def draw(seed: int) -> Surface:
     acceptance = _acceptance(rng, depths[-1])
     c = rng.choice((1, 2, 4, 8, 16, 32, 64))
     concurrencies = (1, c) if c > 1 and rng.random() < 0.4 else (c,)
-    fits = depths if rng.random() < 0.6 else tuple(k for k in depths if k <= rng.randint(1, depths[-1]))
+    deepest = depths[-1] if rng.random() < 0.6 else rng.randint(1, depths[-1])
+    fits = tuple(k for k in depths if k <= deepest)
     running = _running(rng, depths, max(concurrencies))
     cost = _Cost.draw(rng)
     tok_s: dict[int, dict[int, float]] = {}

@@ -25,7 +25,7 @@ _LEVEL = (
     0.10  # how much less likely than another a depth may be within the margin of the best, and be level with it
 )
 _DEEP = 0.6  # how deep the first trial is, as a share of the deepest depth that fits
-_LEAST_DEEP = 4
+_LEAST_DEEP, _MOST_DEEP = 4, 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,7 +232,7 @@ class Search:
     def _deep(self) -> Step:
         """The first trial, before anything is known of acceptance."""
         deepest = self.open[-1]
-        aim = max(_LEAST_DEEP, _DEEP * deepest)
+        aim = min(max(_LEAST_DEEP, _DEEP * deepest), _MOST_DEEP)
         depth = max((k for k in self.open if k <= aim), default=self.open[0])
         figure = self._ratio_of(depth)
         told = "its trial tells the acceptance of all shallower depths"

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from draftmark.errors import BadInputError
 from draftmark.tune import acceptance_model as acceptance
+from draftmark.tune import surface_values as values
 from draftmark.tune.acceptance_model import AcceptanceEvidence
 
-DEEPEST = 256  # a deeper one is a slip
-_LARGEST = 65_536  # requests at once
 _SLOWEST, _FASTEST = 1e-6, 1e9  # tokens per second
 _NOISE, _MARGIN = 0.03, 0.02
 _ROUNDS = 500  # taken for counted where a histogram holds shares
-_DEPTH = re.compile(r"\s*(?:d|k|depth|steps|num_steps)?[\s_=-]*([0-9]{1,6})(?:\.0+)?\s*", re.ASCII | re.IGNORECASE)
-_LEVEL = re.compile(r"(?:.*?[^0-9.])?([0-9]{1,6})(?:\.0+)?\s*", re.ASCII | re.DOTALL)
-_OFF = frozenset({"off", "none", "no", "baseline-off"})
 _LISTS = ("depths", "arms", "surface", "entries", "points", "results")
 _TOK_S = ("tok_s", "output_tok_s", "tok/s", "tokens_per_s", "tokens_per_second", "toks")
 _HISTOGRAMS = ("histogram", "accepted_histogram", "accept_histogram", "spec_accept_histogram")
@@ -102,8 +97,10 @@ class _Reading:
         self.name = name
         self.assumed: list[str] = []
         self.top: dict[str, Any] = data if isinstance(data, dict) else {}
-        self.trees = (_number(_first(self.top, ("topk", "eagle_topk", "speculative_eagle_topk"))) or 1) > 1
-        self.levels = _levels(_first(self.top, ("concurrency", "concurrencies")))
+        self.trees = (
+            values.number(values.first(self.top, ("topk", "eagle_topk", "speculative_eagle_topk"))) or 1
+        ) > 1
+        self.levels = values.levels(values.first(self.top, ("concurrency", "concurrencies")))
         self.raw = self._raw(data)
 
     def surface(self) -> Surface:
@@ -142,16 +139,16 @@ class _Reading:
         if isinstance(value, dict):
             pairs: Iterable[tuple[Any, Any]] = value.items()
         elif isinstance(value, list):
-            pairs = [(_first(v, ("depth", "arm", "num_steps")), v) for v in value if isinstance(v, dict)]
+            pairs = [(values.first(v, ("depth", "arm", "num_steps")), v) for v in value if isinstance(v, dict)]
         else:
             return {}
         found: dict[int, Any] = {}
         for key, entry in pairs:
-            depth = _depth(key)
+            depth = values.depth(key)
             if depth is None:
                 continue
-            if depth > DEEPEST:
-                _bad(self.name, f"names depth {depth}; more than {DEEPEST} is a slip")
+            if depth > values.DEEPEST:
+                _bad(self.name, f"names depth {depth}; more than {values.DEEPEST} is a slip")
             if depth in found:
                 _bad(self.name, f"names depth {depth} twice")
             found[depth] = entry
@@ -172,7 +169,7 @@ class _Reading:
             )
             fits = False
         if not fits and fits is not None:
-            because = _first(value, ("because", "reason", "why", "error"))
+            because = values.first(value, ("because", "reason", "why", "error"))
             return Entry(depth=depth, refused=because[:200] if isinstance(because, str) else "does not fit")
         return Entry(
             depth=depth,
@@ -192,18 +189,18 @@ class _Reading:
         return False if value.get("status") in ("refused", "did-not-start") else None
 
     def _figures(self, depth: int, value: dict[str, Any]) -> dict[int, float]:
-        told = _first(value, _TOK_S)
+        told = values.first(value, _TOK_S)
         if told is None and self.levels:  # as a result document has them
             ends = {"latency": self.levels[0], "throughput": self.levels[-1]}
             told = {str(c): value[key].get("tok_s") for key, c in ends.items() if isinstance(value.get(key), dict)}
         if isinstance(told, list):
             told = {str(c): figure for c, figure in zip(self.levels, told, strict=False)}
         if not isinstance(told, dict):
-            figure = _number(told)
+            figure = values.number(told)
             told = {} if figure is None else {str(self._single()): figure}
         found: dict[int, float] = {}
         for key, figure in told.items():
-            level, number = _level(key), _number(figure)
+            level, number = values.level(key), values.number(figure)
             if level is None or number is None or not _SLOWEST < number < _FASTEST:
                 self.assumed.append(
                     f"depth {depth}: the figure at concurrency {str(key)[:40]} is none, and left out"
@@ -222,12 +219,12 @@ class _Reading:
 
     def _running(self, depth: int, value: dict[str, Any]) -> int | None:
         for holder in (value, value.get("limits"), value.get("fit"), self.top):
-            told = _first(holder, _RUNNING) if isinstance(holder, dict) else None
+            told = values.first(holder, _RUNNING) if isinstance(holder, dict) else None
             if isinstance(told, dict):
-                told = next((v for key, v in told.items() if _depth(key) == depth), None)
-            number = _number(told)
+                told = next((v for key, v in told.items() if values.depth(key) == depth), None)
+            number = values.number(told)
             if number is not None and number >= 1:
-                return int(min(number, _LARGEST))
+                return int(min(number, values.LARGEST))
         return None
 
     # --- acceptance ---------------------------------------------------------------------------------------
@@ -236,26 +233,29 @@ class _Reading:
         """The firmest that the entry has; None for depth 0 and where it has none."""
         if depth == 0:
             return None
-        counts = self._histogram(depth, _first(value, _HISTOGRAMS))
+        counts = self._histogram(depth, values.first(value, _HISTOGRAMS))
         if counts:
             return acceptance.from_histogram(depth, counts, tree=self.trees)
-        positions, drafts = _numbers(_first(value, _POSITIONS)), _number(_first(value, ("drafts", "num_drafts")))
+        positions, drafts = (
+            values.numbers(values.first(value, _POSITIONS)),
+            values.number(values.first(value, ("drafts", "num_drafts"))),
+        )
         if positions and drafts:
             return acceptance.from_positions(depth, drafts, positions)
         for key in ("tokens_per_step", "accept_len", "accept_length", "acceptance_length"):
             told = value.get(key)
-            each = [_number(v) for v in (told.values() if isinstance(told, dict) else [told])]
+            each = [values.number(v) for v in (told.values() if isinstance(told, dict) else [told])]
             known = [v for v in each if v is not None and v >= 1.0]
             if known:
                 return acceptance.from_length(depth, math.fsum(known) / len(known), tree=self.trees)
-        drafted, accepted = _number(value.get("drafted_tokens")), _number(value.get("accepted_tokens"))
+        drafted, accepted = values.number(value.get("drafted_tokens")), values.number(value.get("accepted_tokens"))
         if drafted and accepted is not None:
             return acceptance.from_totals(depth, drafted, accepted)
         return None
 
     def _histogram(self, depth: int, told: Any) -> list[float]:
         """Rounds by drafts accepted; empty where there are none to be had."""
-        counts = _counts(told)
+        counts = values.counts(told)
         if not counts:
             if told:
                 self.assumed.append(f"depth {depth}: its histogram is not understood, and left out")
@@ -273,8 +273,8 @@ class _Reading:
     def _baseline(self, entries: dict[int, Entry]) -> int:
         told = self.top.get("baseline")
         if isinstance(told, dict):
-            told = _first(told, ("depth", "arm"))
-        wanted = _depth(told)
+            told = values.first(told, ("depth", "arm"))
+        wanted = values.depth(told)
         able = [depth for depth, entry in entries.items() if entry.tok_s]
         if wanted in able:
             return wanted
@@ -289,14 +289,14 @@ class _Reading:
         low, high = min(have), max(have)
         told = self.top.get("objective")
         if isinstance(told, dict):
-            ends = [_level(told.get(key)) for key in ("latency", "throughput")]
+            ends = [values.level(told.get(key)) for key in ("latency", "throughput")]
             picked = [c for c in ends if c is not None and c in baseline.tok_s]
             low, high = (min(picked), max(picked)) if picked else (low, high)
         elif isinstance(told, str) and told.strip().lower().startswith("lat"):
             return low, None
         elif isinstance(told, str) and told.strip().lower().startswith("through"):
             return None, high
-        elif (level := _level(told)) is not None and level in baseline.tok_s:
+        elif (level := values.level(told)) is not None and level in baseline.tok_s:
             low = high = level
         elif told is not None and told not in ("both", "recommended"):
             self.assumed.append(
@@ -320,8 +320,8 @@ class _Reading:
 
     def _noise(self) -> float:
         told = self.top.get("noise", self.top.get("noise_sd"))
-        values = [_number(v) for v in (told.values() if isinstance(told, dict) else [told])]
-        noise = max((v for v in values if v is not None), default=None)
+        each = [values.number(v) for v in (told.values() if isinstance(told, dict) else [told])]
+        noise = max((v for v in each if v is not None), default=None)
         if noise is not None and 0.5 < noise <= 50.0:
             self.assumed.append(f"noise {noise:g} is taken for percent")
             noise /= 100.0
@@ -331,85 +331,20 @@ class _Reading:
         return noise
 
     def _margin(self) -> float:
-        margin = _number(_first(self.top, ("tie_margin", "margin")))
+        margin = values.number(values.first(self.top, ("tie_margin", "margin")))
         return margin if margin is not None and 0.0 <= margin < 1.0 else _MARGIN
 
     def _experts(self) -> tuple[int, int] | None:
         """Of a mixture: how many there are in a layer, and how many a token chooses."""
         told = self.top.get("experts")
         pair = [told.get("total"), told.get("active")] if isinstance(told, dict) else told
-        numbers = _numbers(pair)
-        if len(numbers) != 2 or not 1 <= numbers[1] <= numbers[0] <= _LARGEST:
+        numbers = values.numbers(pair)
+        if len(numbers) != 2 or not 1 <= numbers[1] <= numbers[0] <= values.LARGEST:
             return None
         return int(numbers[0]), int(numbers[1])
 
     def _minutes(self) -> float | None:
-        minutes = _number(_first(self.top, ("minutes", "restart_minutes", "minutes_per_restart")))
-        seconds = _number(_first(self.top, ("restart_s", "start_s", "seconds")))
+        minutes = values.number(values.first(self.top, ("minutes", "restart_minutes", "minutes_per_restart")))
+        seconds = values.number(values.first(self.top, ("restart_s", "start_s", "seconds")))
         told = minutes if minutes is not None else None if seconds is None else seconds / 60.0
         return told if told is not None and told > 0 else None
-
-
-def _first(holder: Any, keys: Iterable[str]) -> Any:
-    """The value of the first key that has one."""
-    if not isinstance(holder, dict):
-        return None
-    return next((holder[key] for key in keys if holder.get(key) is not None), None)
-
-
-def _number(value: Any) -> float | None:
-    """A finite number, or digits that say one."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        return None
-    try:
-        number = float(value)
-    except (ValueError, OverflowError):
-        return None
-    return number if math.isfinite(number) else None
-
-
-def _numbers(value: Any) -> list[float]:
-    """A list of numbers from 0 on; empty where it is none."""
-    numbers = [_number(v) for v in value] if isinstance(value, list) else []
-    known = [n for n in numbers if n is not None and n >= 0.0]
-    return known if len(known) == len(numbers) else []
-
-
-def _counts(told: Any) -> list[float]:
-    """A histogram as a list, as an object from count to rounds, or one of either for each concurrency."""
-    if isinstance(told, list):
-        return _numbers(told)
-    if not isinstance(told, dict):
-        return []
-    if told and all(isinstance(v, (list, dict)) for v in told.values()):
-        parts = [_counts(v) for v in told.values()]
-        width = max(map(len, parts))
-        return [math.fsum(part[j] for part in parts if j < len(part)) for j in range(width)]
-    places = {_level(key): _number(v) for key, v in told.items()}
-    if any(k is None or k > DEEPEST + 1 or v is None or v < 0.0 for k, v in places.items()):
-        return []
-    return [places.get(j) or 0.0 for j in range(max((k for k in places if k is not None), default=-1) + 1)]
-
-
-def _depth(value: Any) -> int | None:
-    """`4`, `"4"`, `"d4"`, `"depth 4"`, `"off"`."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        return None
-    if isinstance(value, str) and value.strip().lower() in _OFF:
-        return 0
-    found = _DEPTH.fullmatch(str(value))
-    return int(found[1]) if found else None
-
-
-def _level(value: Any) -> int | None:
-    """A concurrency: `32`, `"32"`, `"c32"`, `"chat@32"`."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        return None
-    found = _LEVEL.fullmatch(str(value))
-    return int(found[1]) if found and int(found[1]) <= _LARGEST else None
-
-
-def _levels(value: Any) -> list[int]:
-    """Concurrencies from low to high; empty where none are told."""
-    told = value if isinstance(value, list) else [value]
-    return sorted({level for v in told if (level := _level(v)) is not None and level >= 1})
