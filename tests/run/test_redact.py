@@ -285,6 +285,8 @@ def test_long_lines_take_no_long_time(unit: str) -> None:
     assert time.monotonic() - began < 2.0
 
 
-@pytest.mark.parametrize("line", [f"#access_token={KEY}", f"see http://h/#access_token={KEY}", f"#api-token: {KEY}"])
+@pytest.mark.parametrize(
+    "line", [f"#access_token={KEY}", f"see http://h/#access_token={KEY}", f"#api-token: {KEY}"]
+)
 def test_a_sign_before_a_name_does_not_show_a_secret(line: str) -> None:
     assert KEY not in text(line)
