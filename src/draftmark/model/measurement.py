@@ -132,7 +132,8 @@ class Window:
     Attributes:
         start_at_s: Closed loop: when the last slot got its first token. Open loop: when the first requests have had
             the time to be answered.
-        end_at_s: Closed loop: when a slot first fell empty with nothing left to send. Open loop: the end of the schedule.
+        end_at_s: Closed loop: when a slot first fell empty with nothing left to send. Open loop: the end of the
+            schedule.
         whole: True when no steady part was long enough, and the whole measurement is used instead.
     """
 
