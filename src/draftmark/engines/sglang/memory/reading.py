@@ -22,6 +22,8 @@ from draftmark.engines.sglang.memory.settings import Settings
 from draftmark.errors import BadInputError
 
 Config = Mapping[str, Any]
+# Whose class turns a quarter of a head unless the file says otherwise.
+_QUARTER_ROTARY = ("qwen3_next", "qwen3_5")
 _NESTED = ("text_config", "llm_config", "language_config")
 
 
@@ -167,6 +169,8 @@ def rotary_bytes(shape: ModelShape, text: Config) -> int:
     share = text.get(
         "partial_rotary_factor", nested.get("partial_rotary_factor") if isinstance(nested, Mapping) else None
     )
+    if share is None and str(text.get("model_type")).startswith(_QUARTER_ROTARY):
+        share = 0.25
     width = first.rope_head_dim or first.head_dim
     if isinstance(share, int | float) and 0 < share <= 1:
         width = int(width * share)
