@@ -28,6 +28,7 @@ _SECTIONS, _FEW_SECTIONS = 10, 5  # few and long ones where requests are few: ne
 _PER_SECTION = 20
 _FEWEST_REQUESTS = 20
 _RESOLUTION_MS, _RESOLUTION = 0.3, 0.01
+_RESOLUTION_RANK = 0.005  # what disturbs one token in 200 may be in one run and in no section of another
 # Student's t, 97.5 %, by degrees of freedom; beyond the table its last entry, which is on the safe side.
 _T = (
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120,
@@ -124,7 +125,7 @@ def _of_sections(name: str, whole: _Sample, sections: Sequence[_Sample]) -> dict
         value = whole.quantile(share)
         scatter = _around(name, value, [section.quantile(share) for section in sections])
         shares = [section.share(value) for section in sections]
-        reach = _reach(math.fsum(shares) / len(shares), shares)
+        reach = max(_reach(math.fsum(shares) / len(shares), shares), _RESOLUTION_RANK)
         out[f"{name}.{quantile}"] = Interval(
             low=min(scatter.low, whole.quantile(share - reach)),
             high=max(scatter.high, whole.quantile(share + reach)),
