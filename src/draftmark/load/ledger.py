@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from time import monotonic
 
 from draftmark.load.answers import Answer
 from draftmark.load.http1 import Exchange
@@ -20,6 +21,7 @@ from draftmark.model import RequestRecord
 
 OnRecord = Callable[[RequestRecord], None]
 OnProgress = Callable[[int, int, float | None, int], None]
+_STEP_S = 0.0005
 
 
 class Ledger:
@@ -64,7 +66,11 @@ class Ledger:
 
     async def read(self) -> None:
         """Make records of what ends, until it is closed."""
+        turn = monotonic()
         while (item := await self._ended.get()) is not None:
+            if monotonic() - turn > _STEP_S:  # many short answers hold the loop up as one long one would
+                await asyncio.sleep(0)
+                turn = monotonic()
             ask, exchange, answer = item
             if answer is None:
                 answer = await self.answer(ask, exchange)
