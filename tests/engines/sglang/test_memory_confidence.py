@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from draftmark.engines.sglang.engine import SGLang
@@ -108,7 +108,7 @@ def not_better(deeper: FitArm, shallower: FitArm, *, tokens: bool) -> None:
         assert more is None or less is None or more <= less
 
 
-@settings(deadline=None)
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     name=st.sampled_from(sorted(CONFIGS)), flags=FLAGS, method=METHODS, version=st.sampled_from(VERSIONS), mib=CARDS
 )
@@ -127,7 +127,7 @@ def test_nothing_impossible_and_no_depth_is_free(
         not_better(deeper, shallower, tokens=tokens)
 
 
-@settings(deadline=None)
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(flags=FLAGS, method=METHODS, version=st.sampled_from([None, *VERSIONS]), end=st.floats(0, 1.5))
 def test_calibrated_by_a_log_cut_anywhere(
     flags: tuple[str, ...], method: str | None, version: str | None, end: float
