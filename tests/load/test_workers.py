@@ -163,13 +163,22 @@ def test_an_exception_of_a_callback_leaves_no_process() -> None:
 def test_an_interrupt_hands_over_what_was_measured_and_leaves_no_process(workers: int) -> None:
     before = children()
     kept: list[LoadRun] = []
+    seen: list[RequestRecord] = []
+
+    def interrupted_later(record: RequestRecord) -> None:
+        seen.append(record)
+        if len(seen) == 40:
+            os.kill(os.getpid(), signal.SIGUSR1)
+
     with serving(answer(("a",) * 8, gap_s=0.005)) as server:
-        with raising_handler(signal.SIGUSR1, Interrupted(signal.SIGTERM)):
-            timer = threading.Timer(1.5, os.kill, (os.getpid(), signal.SIGUSR1))
-            timer.start()
-            with pytest.raises(Interrupted):
-                run_load(server.url, plan(10_000), workers=workers, on_interrupted=kept.append)
-            timer.join()
+        with raising_handler(signal.SIGUSR1, Interrupted(signal.SIGTERM)), pytest.raises(Interrupted):
+            run_load(
+                server.url,
+                plan(10_000),
+                workers=workers,
+                on_record=interrupted_later,
+                on_interrupted=kept.append,
+            )
         assert wait_until_closed(server)
     (run,) = kept
     assert run.stopped_because == "interrupted by SIGTERM"

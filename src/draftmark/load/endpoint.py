@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from urllib.parse import quote, urlsplit
 
 from draftmark.errors import UsageError
-from draftmark.load.http1 import Connection, Failure
+from draftmark.load.http1 import READ_BYTES, Connection, Failure
 
 _UNPRINTABLE = re.compile(r"[\x00-\x20\x7f]")
 _PATH_SAFE = "/%:@!$&'()*+,;=~"  # a URL's path is encoded already; only what HTTP cannot carry is changed
@@ -84,6 +84,7 @@ class Endpoint:
         self._connect_timeout_s = connect_timeout_s
         self._addresses: list[str] = []
         self._reached = False
+        self._buffer = memoryview(bytearray(READ_BYTES))
         name = f"[{self.host}]" if ":" in self.host else self.host
         lines = [f"Host: {name}:{self.port}", "User-Agent: draftmark", "Accept: text/event-stream, */*"]
         for key, value in (headers or {}).items():
@@ -137,7 +138,7 @@ class Endpoint:
         for address in self._addresses:
             try:
                 _, connection = await loop.create_connection(
-                    Connection,
+                    lambda: Connection(self._buffer),
                     address,
                     self.port,
                     ssl=self._tls,

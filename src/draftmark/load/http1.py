@@ -1,6 +1,6 @@
 """An HTTP/1.1 client for streamed answers: one request at a time per connection, stamped as bytes arrive.
 
-The read path does as little as it can: `data_received` takes the time, lets httptools (C) undo the framing, and
+The read path does as little as it can: `buffer_updated` takes the time, lets httptools (C) undo the framing, and
 keeps (time, bytes). Events and JSON are read later, where slowness costs no accuracy. A read may bring hundreds of
 chunks, so what httptools calls for each of them is no function of ours but the `append` of a list.
 
@@ -77,10 +77,20 @@ class Exchange:
         return self.failure.kind in {"reset", "closed"} and self.end_at - self.sent_at < _STALE_WITHIN_S
 
 
-class Connection(asyncio.Protocol):
-    """One TCP or TLS connection. Made by `Endpoint.connect`."""
+READ_BYTES = 262_144
+"""Room for one read."""
 
-    def __init__(self) -> None:
+
+class Connection(asyncio.BufferedProtocol):
+    """One TCP or TLS connection. Made by `Endpoint.connect`.
+
+    Args:
+        buffer: Room for `READ_BYTES`. What is read is taken from it at once, so that all connections of one event
+            loop can share it: room made anew for each read would cost more than the reading.
+    """
+
+    def __init__(self, buffer: memoryview) -> None:
+        self._buffer = buffer
         self._loop = asyncio.get_running_loop()
         self._parts: list[bytes] = []  # of the body, in the read at hand
         self.on_body = self._parts.append
@@ -100,14 +110,18 @@ class Connection(asyncio.Protocol):
         """Called by the loop."""
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but its name
 
-    def data_received(self, data: bytes) -> None:
-        """Stamp, undo the framing, keep. Called by the loop."""
+    def get_buffer(self, _sizehint: int) -> memoryview:
+        """Called by the loop, before a read."""
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Stamp, undo the framing, keep. Called by the loop, after a read."""
         self._now = monotonic()
         if self._exchange is None:  # nobody asked
             self.abort()
             return
         try:
-            self._parser.feed_data(data)
+            self._parser.feed_data(self._buffer[:nbytes])
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self._keep()
             self._end("malformed", f"not HTTP/1.1: {error}")

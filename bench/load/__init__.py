@@ -1,0 +1,1 @@
+"""The load generator beside its peers: cost, accuracy and reach, against a server whose times are known."""
