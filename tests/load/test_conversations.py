@@ -49,6 +49,19 @@ def test_each_turn_is_sent_with_the_conversation_and_the_answers_so_far(opened: 
         assert records["bench-1.1"].intended_at_s == pytest.approx(records["bench-1"].end_at_s)
 
 
+def test_reasoning_is_not_handed_back_to_the_server() -> None:
+    async def script(wire: Wire, request: Request) -> None:
+        wire.stream()
+        await wire.event({"choices": [{"index": 0, "delta": {"reasoning_content": "hmm"}}]})
+        await wire.event(delta("yes", "stop"))
+        await wire.event("[DONE]")
+        await wire.end()
+
+    with serving(script) as server:
+        carry_out(server.url, plan(TALK))
+    assert ("assistant", "yes") in contents(server.posts[1])
+
+
 def test_a_failed_turn_ends_its_conversation_and_what_was_not_sent_is_told() -> None:
     async def script(wire: Wire, request: Request) -> None:
         if request.headers["x-request-id"] == "bench-1.1":

@@ -54,6 +54,11 @@ class Choice(msgspec.Struct):
             return calls.decode("utf-8", "replace")
         return said
 
+    def content(self) -> str:
+        """Of that, what belongs into the conversation: neither reasoning nor tool calls."""
+        delta = self.delta or self.message
+        return self.text or (delta.content if delta is not None else None) or ""
+
 
 class Event(msgspec.Struct):
     """One event of a stream."""
