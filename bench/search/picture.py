@@ -49,7 +49,8 @@ def table(found: Mapping[str, Sequence[Outcome]]) -> str:
 def drawn(found: Mapping[str, Sequence[Outcome]]) -> str:
     """Each method as a point, with a line from its median to its 95th percentile of restarts."""
     most = max(quantile([o.restarts for o in own], 0.95) for own in found.values()) + 1
-    floor = min(0.5, *(int(10 * share_within(own)) / 10 for own in found.values()))
+    floor = min(int(10 * share_within(own)) / 10 for own in found.values()) if found else 0.0
+    floor = min(floor, 0.9)
     wide, tall = WIDTH - LEFT - RIGHT, HEIGHT - TOP - FOOT
 
     def x(restarts: float) -> float:
@@ -77,7 +78,9 @@ def drawn(found: Mapping[str, Sequence[Outcome]]) -> str:
         height = y(share_within(outcomes))
         out.append(f'<path d="M{x(middle):.1f} {height:.1f}H{x(high):.1f}" stroke="{colour}" stroke-width="2"/>')
         out.append(f'<circle cx="{x(middle):.1f}" cy="{height:.1f}" r="5" fill="{colour}"/>')
-        out.append(f'<text x="{x(high) + 8:.1f}" y="{height + 4:.1f}" fill="{colour}">{escape(name)}</text>')
+        side = (x(high) + 8, "start") if x(high) < 0.7 * WIDTH else (x(middle) - 10, "end")
+        label = f'<text x="{side[0]:.1f}" y="{height + 4:.1f}" text-anchor="{side[1]}" fill="{colour}">'
+        out.append(f"{label}{escape(name)}</text>")
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}" '
         f'font-family="system-ui, sans-serif" font-size="12" fill="#27272a">\n<rect width="100%" height="100%" '
