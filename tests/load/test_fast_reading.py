@@ -239,7 +239,8 @@ def test_events_taken_together_say_what_each_would(data: st.DataObject) -> None:
         patch.setattr(answers, "_MANY", data.draw(st.sampled_from([0, 3])))
         patch.setattr(answers, "_BLOCK_BYTES", data.draw(st.sampled_from([0, 300])))
         quick, thorough = both("openai", reads, None, None)
-    assert quick == thorough
+        joined = asyncio.run(read_answer(exchange_of(reads, None), api="openai", keep_text=True))
+    assert quick == joined == thorough
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ class Answer:
         counts: `server`, `spread` or `chunks`; see the module.
         done: `[DONE]` was seen.
         error: Kind of error within the answer.
-        text: What was said, where it was asked to be kept: the content alone, as the next turn holds it.
+        text: What was said, where it was asked to be kept.
         doubted: A count of the server's could not be true and was not used.
     """
 
@@ -77,7 +77,7 @@ class AnswerReader:
         max_tokens: What the request asked for at most; None when it is not known.
         stream: It was asked for as a stream. One that was not is a single document: its end is known, and none of
             its tokens' times.
-        keep_text: The answer shall carry its text, without reasoning and tool calls.
+        keep_text: The answer shall carry its text.
     """
 
     def __init__(self, max_tokens: int | None = None, *, stream: bool = True, keep_text: bool = False) -> None:
@@ -88,72 +88,95 @@ class AnswerReader:
         self._times: list[float] = []
         self._counts: list[int | None] = []
         self._text: list[str] = []
-        self._kept: dict[int, str] = {}  # what to keep of a text that is not, or not all, content
         self._usage = Usage()
         self._timings: Timings | None = None
         self._total_told = False
         self._events = 0
         self._alike: Likeness | None = None
         self._lessons = _LESSONS
+        self._due: list[float] = []  # when each event of the bytes at hand arrived, and which of them is next
+        self._next = 0
         self._answer = Answer()
 
     def feed(self, at: float, data: bytes) -> None:
         """The bytes of one read, which arrived at `at`."""
+        self.feed_reads([(at, data)])
+
+    def feed_reads(self, reads: list[tuple[float, bytes]]) -> None:
+        """The bytes of several reads, in their order."""
         if not self._stream:
             return  # it is read whole, at its end
-        block, events = self._splitter.take(data)
-        if block is None:
-            self._each(at, events)
-        elif len(block) < _BLOCK_BYTES:
-            self._each(at, block.split(BETWEEN))
+        if len(reads) > 1:
+            if (block := self._splitter.take_plain(b"".join([data for _, data in reads]))) is None:
+                for read in reads:
+                    self.feed_reads([read])
+                return
+            self._due, lines = [], 0
+            for at, data in reads:  # each event is finished by the second of its two line ends
+                lines += data.count(b"\n")
+                self._due += [at] * (lines // 2 - len(self._due))
         else:
-            self._block(at, block)
+            ((at, data),) = reads
+            found, events = self._splitter.take(data)
+            if found is None:
+                self._due, self._next = [at] * len(events), 0
+                self._each(events)
+                return
+            block = found
+            self._due = [at] * (block.count(BETWEEN) + 1)
+        self._next = 0
+        if len(block) < _BLOCK_BYTES:
+            self._each(block.split(BETWEEN))
+        else:
+            self._block(block)
 
-    def _each(self, at: float, events: list[bytes]) -> None:
+    def _each(self, events: list[bytes]) -> None:
         for event in events:
+            at = self._due[self._next]
+            self._next += 1
             if not self._plain(at, event):
                 self._event(at, event)
 
-    def _block(self, at: float, block: bytes) -> None:
+    def _block(self, block: bytes) -> None:
         """Many events of one read: those that are like the ones before them are taken together."""
         alike = self._alike
         first, *texts = [block] if alike is None else block.split(alike.between)
         if alike is None or not texts:
-            self._unlike(at, block)
+            self._unlike(block)
             return
         last = texts.pop()
-        self._unlike(at, first + alike.after)
-        self._texts(at, texts, alike)
-        self._unlike(at, alike.before + last)
+        self._unlike(first + alike.after)
+        self._texts(texts, alike)
+        self._unlike(alike.before + last)
 
-    def _unlike(self, at: float, block: bytes) -> None:
+    def _unlike(self, block: bytes) -> None:
         """Events that are not like those before them. Where they are many, they may be like one another."""
         events = block.split(BETWEEN)
         learning = len(events) >= _MANY
         for i, event in enumerate(events):
-            self._each(at, [event])
+            self._each([event])
             if learning and self._lessons and i + 1 < len(events) and (found := likeness(event, _said_alone)):
                 self._lessons -= 1
                 if events[i + 1].startswith(found.before) and events[i + 1].endswith(found.after):
                     self._alike = found
-                    self._block(at, BETWEEN.join(events[i + 1 :]))
+                    self._block(BETWEEN.join(events[i + 1 :]))
                     return
 
-    def _texts(self, at: float, texts: list[bytes], alike: Likeness) -> None:
+    def _texts(self, texts: list[bytes], alike: Likeness) -> None:
         """The texts of events that are alike. Where one of them is none, those around it still are."""
-        if self._together(at, texts):
+        if self._together(texts):
             return
         run: list[bytes] = []
         for text in texts:
             if plain_text([text]) is not None:
                 run.append(text)
                 continue
-            self._together(at, run)
+            self._together(run)
             run = []
-            self._each(at, (alike.before + text + alike.after).split(BETWEEN))
-        self._together(at, run)
+            self._each((alike.before + text + alike.after).split(BETWEEN))
+        self._together(run)
 
-    def _together(self, at: float, texts: list[bytes]) -> bool:
+    def _together(self, texts: list[bytes]) -> bool:
         """What `_plain` does, for many; whether it could be done."""
         if (said := plain_text(texts)) is None:
             return False
@@ -161,9 +184,10 @@ class AnswerReader:
         self._lessons += len(texts) >= 2 * _MANY
         if self._answer.error is None and texts:
             self._text.append(said)
-            self._times += [at] * len(texts)
+            self._times += self._due[self._next : self._next + len(texts)]
             self._counts += [None] * len(texts)
             self._total_told = False
+        self._next += len(texts)
         return True
 
     def _plain(self, at: float, data: bytes) -> bool:
@@ -206,9 +230,7 @@ class AnswerReader:
         if self._text:
             text = "".join(self._text)
             answer.text_sha256 = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-            if self._keep_text:
-                kept = self._kept
-                answer.text = "".join([kept.get(i, said) for i, said in enumerate(self._text)]) if kept else text
+            answer.text = text if self._keep_text else None
         if answer.error is None:
             answer.error, answer.detail = self._verdict(exchange)
         return answer
@@ -262,8 +284,6 @@ class AnswerReader:
             if choice.finish_reason is not None:
                 self._answer.finish = choice.finish_reason
             if said := choice.carried():
-                if self._keep_text and (content := choice.content()) != said:
-                    self._kept[len(self._text)] = content
                 self._text.append(said)
                 self._times.append(at)
                 self._counts.append(_count(event))

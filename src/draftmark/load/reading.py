@@ -34,13 +34,18 @@ async def read_answer(
     """
     if exchange.status != 200:
         return refusal(exchange)
-    reader, step = reader_of(api, stream=stream, max_tokens=max_tokens, keep_text=keep_text), 0
+    reader = reader_of(api, stream=stream, max_tokens=max_tokens, keep_text=keep_text)
+    step: list[tuple[float, bytes]] = []
+    size = 0
     for at, data in exchange.reads:
         for start in range(0, len(data), _STEP_BYTES):
             piece = data if len(data) <= _STEP_BYTES else data[start : start + _STEP_BYTES]
-            reader.feed(at, piece)
-            step += len(piece)
-            if step >= _STEP_BYTES:
-                step = 0
+            step.append((at, piece))
+            size += len(piece)
+            if size >= _STEP_BYTES:
+                reader.feed_reads(step)
+                step, size = [], 0
                 await asyncio.sleep(0)
+    if step:
+        reader.feed_reads(step)
     return reader.finish(exchange)

@@ -37,20 +37,28 @@ class SseSplitter:
         if b"\n" not in chunk:
             self._pieces.append(chunk)
             return None, []
+        if (block := self.take_plain(chunk)) is not None:
+            return block, []
         if self._pieces:
             self._pieces.append(chunk)
             chunk = b"".join(self._pieces)
-            self._pieces = []
-        if chunk.startswith(_FIELD) and not self._data:
-            end = chunk.rfind(_BLANK)
-            block, rest = chunk[len(_FIELD) : end], chunk[end + len(_BLANK) :]
-            plain = end > 0 and b"\n" not in rest and b"\r" not in block
-            if plain and block.count(b"\n") == 2 * block.count(BETWEEN):
-                self._started = True
-                if rest:
-                    self._pieces = [rest]
-                return block, []
         return None, self._lines(chunk)
+
+    def take_plain(self, chunk: bytes) -> bytes | None:
+        """What `take` gives of whole events in their plainest form; None, and nothing taken, of any others."""
+        if self._data:
+            return None
+        if self._pieces:
+            chunk = b"".join([*self._pieces, chunk])
+        end = chunk.rfind(_BLANK)
+        if end < 0 or not chunk.startswith(_FIELD):
+            return None
+        block, rest = chunk[len(_FIELD) : end], chunk[end + len(_BLANK) :]
+        if b"\n" in rest or b"\r" in block or block.count(b"\n") != 2 * block.count(BETWEEN):
+            return None
+        self._started = True
+        self._pieces = [rest] if rest else []
+        return block
 
     def _lines(self, chunk: bytes) -> list[bytes]:
         lines = chunk.split(b"\n")
