@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from draftmark.cli import compose, load_options, options
+from draftmark.cli import load_options, load_sizes, options
 from draftmark.cli.load_conflicts import refuse_random_tokens
 from draftmark.cli.load_options import Asked
 from draftmark.cli.load_words import Span, span
@@ -17,7 +17,7 @@ from draftmark.errors import BadInputError, UsageError
 from draftmark.load.arrivals import Constant, Gamma, Poisson, Ramp
 from draftmark.load.workloads import load_workloads
 from draftmark.load.workloads.prose import estimated_tokens
-from draftmark.tune.trial import Axis
+from draftmark.tune.measuring import Axis
 
 
 def parse(line: str, *, tuning: bool = False) -> argparse.Namespace:
@@ -63,9 +63,9 @@ def test_without_options_all_is_as_it_was() -> None:
     found = asked("")
     assert found == Asked(workloads=load_workloads())
     args = parse("--concurrency 1,8 --requests 10")
-    levels = compose.concurrency(args, embedded=False)
-    requests = compose.requests_per_level(args, levels, embedded=False)
-    assert axes("--concurrency 1,8 --requests 10") == compose.axes(
+    levels = load_sizes.concurrency(args, embedded=False)
+    requests = load_sizes.requests_per_level(args, levels, embedded=False)
+    assert axes("--concurrency 1,8 --requests 10") == load_sizes.axes(
         load_workloads(), levels, requests, embedded=False
     )
 

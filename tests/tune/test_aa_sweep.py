@@ -11,10 +11,11 @@ from draftmark.model import Arm, Message, Prompt, Workload
 from draftmark.run.directory import RunDirectory
 from draftmark.run.records import RunInfo
 from draftmark.testing.fakes import FakeEngine, FakeLoad, FakeWorld, NullObserver, fake_ends
+from draftmark.tune.measuring import Axis, Limits
 from draftmark.tune.plan import schedule
 from draftmark.tune.result import derive
 from draftmark.tune.runner import Journal, Sweep
-from draftmark.tune.trial import Axis, Limits, TrialRunner
+from draftmark.tune.trial import TrialRunner
 
 ARMS = (Arm(0), Arm(4), Arm(8), Arm(16))
 WORKLOADS = tuple(

@@ -31,10 +31,11 @@ from draftmark.run.records import RunInfo, decode, encode_document
 from draftmark.run.redact import Redactor
 from draftmark.testing.fakes import FakeEngine, FakeLoad, FakeWorld, NullObserver, fake_ends
 from draftmark.tune.disturbance import counters_astray, foreign_cores, load_faults, paused
+from draftmark.tune.measuring import Axis, Limits
 from draftmark.tune.plan import schedule
 from draftmark.tune.result import derive
 from draftmark.tune.runner import Journal, Sweep
-from draftmark.tune.trial import Axis, Limits, TrialRunner
+from draftmark.tune.trial import TrialRunner
 
 OFF, D4, D8 = Arm(0), Arm(4), Arm(8)
 COPY = Workload("copy", tuple(Prompt(f"c{i}", (Message("user", "x"),), 16) for i in range(3)))

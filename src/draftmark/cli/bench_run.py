@@ -17,7 +17,7 @@ from draftmark.load.client import LoadPlan, LoadRun
 from draftmark.load.journal import Ending, JournalWriter, Measured
 from draftmark.model import ClientHealth, Counters, RequestRecord
 from draftmark.tune.disturbance import load_faults
-from draftmark.tune.trial import Axis, Limits, counters_between
+from draftmark.tune.measuring import Axis, Limits, counters_between
 
 LIMIT_REACHED = "the limit of "  # how a run's own limit is told from a server that went away
 

@@ -8,12 +8,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from draftmark.cli import compose, services
-from draftmark.cli.engines import api_of
+from draftmark.cli import services
 from draftmark.cli.output import progress_console
-from draftmark.cli.target import Target
 from draftmark.engines.detect import detect
 from draftmark.engines.http import call
 from draftmark.errors import FailedError
@@ -24,6 +22,9 @@ from draftmark.model import Health, RequestRecord, ServiceKind
 from draftmark.ports import EngineClient
 from draftmark.run.redact import Redactor
 from draftmark.service.host import SystemClock
+
+if TYPE_CHECKING:
+    from draftmark.cli.target import Target
 
 _CACHE_SWITCHES = ("cache_prompt", "cache_salt")
 _COUNT_EACH_CHUNK, _OPENAI = ("vllm", "sglang"), ("openai", "openai-chat")
@@ -123,6 +124,8 @@ def serving(args: argparse.Namespace, headers: dict[str, str]) -> Iterator[Serve
             redactor=Redactor.of((), {}, headers.values()),
         )
         return
+    from draftmark.cli import compose  # engines and supervisors: nothing that a URL needs
+
     target = compose.target(args)
     if target.may_run:
         yield _live(args, target, headers)
@@ -154,6 +157,8 @@ def _live(args: argparse.Namespace, target: Target, headers: dict[str, str]) -> 
 def _of_target(
     args: argparse.Namespace, target: Target, client: EngineClient, headers: dict[str, str], shown: str
 ) -> Server:
+    from draftmark.cli.engines import api_of
+
     sent = {**target.engine.headers(target.command), **headers}
     return Server(
         shown=shown,

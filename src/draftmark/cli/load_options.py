@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from draftmark.cli import compose, options
+from draftmark.cli import load_sizes, options
 from draftmark.cli.load_conflicts import check
 from draftmark.cli.load_prompts import prompts
 from draftmark.cli.load_words import output_tokens, prefix_shape, seed, span, token_counts
 from draftmark.load.arrivals import Constant, Gamma, Poisson, Ramp, Schedule, Trace, mean_rate
 from draftmark.load.traces import RequestTrace, read_trace
 from draftmark.model import Workload
-from draftmark.tune.trial import Axis
+from draftmark.tune.measuring import Axis
 
 _SECONDS = 30.0  # of an open loop, where nothing says how long
 _FEWEST = 8
@@ -158,11 +158,11 @@ def asked(args: argparse.Namespace, *, embedded: bool) -> Asked:
     check(args)
     trace = _trace(args) if args.trace is not None else None
     times = _replayed_times(args, trace) if trace is not None else _times(args) if args.rate is not None else None
-    levels = () if times is not None else compose.concurrency(args, embedded=embedded)
+    levels = () if times is not None else load_sizes.concurrency(args, embedded=embedded)
     wanted = len(times.at_s) if times is not None else None
     if wanted is None and args.requests is None and args.shared_prefix is not None:
         wanted = args.shared_prefix.total
-    most = wanted or max(compose.requests_per_level(args, levels, embedded=embedded).values())
+    most = wanted or max(load_sizes.requests_per_level(args, levels, embedded=embedded).values())
     cap = _cap(args) if times is not None else 0
     workloads, notes = prompts(args, trace, most, embedded=embedded)
     return Asked(
@@ -182,11 +182,11 @@ def asked(args: argparse.Namespace, *, embedded: bool) -> Asked:
 def axes(found: Asked, args: argparse.Namespace, *, embedded: bool) -> tuple[Axis, ...]:
     """What is measured, in order; an open loop once for each workload."""
     if found.send_at_s is None:
-        levels = compose.concurrency(args, embedded=embedded)
-        requests = compose.requests_per_level(args, levels, embedded=embedded)
+        levels = load_sizes.concurrency(args, embedded=embedded)
+        requests = load_sizes.requests_per_level(args, levels, embedded=embedded)
         if found.requests is not None:
             requests = {str(level): max(level, found.requests) for level in levels}
-        return compose.axes(found.workloads, levels, requests, embedded=embedded)
+        return load_sizes.axes(found.workloads, levels, requests, embedded=embedded)
     count = len(found.send_at_s)
     made = []
     for workload in found.workloads:
@@ -277,7 +277,7 @@ def _comes_to(offsets: list[float]) -> str:
 
 
 def _cap(args: argparse.Namespace) -> int:
-    return compose.concurrency(args, embedded=False)[0] if args.concurrency else 0
+    return load_sizes.concurrency(args, embedded=False)[0] if args.concurrency else 0
 
 
 def _thoughts(args: argparse.Namespace) -> tuple[float, ...]:

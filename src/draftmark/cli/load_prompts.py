@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from draftmark.cli import compose
+from draftmark.cli import load_sizes
 from draftmark.cli.load_words import DATA
 from draftmark.errors import UsageError
 from draftmark.load.files import stem_of
@@ -42,7 +42,7 @@ def prompts(args: argparse.Namespace, trace: RequestTrace | None, most: int, *, 
         return _random(args, most)
     if trace is not None:
         return _replayed(args, trace, embedded=embedded)
-    found = compose.workloads(args, embedded=embedded, take=most)
+    found = load_sizes.workloads(args, embedded=embedded, take=most)
     if args.multi_turn and not any(p.follow_ups for w in found for p in w.prompts):
         raise UsageError(
             "none of these prompts has a further turn",
@@ -91,7 +91,7 @@ def _stock(args: argparse.Namespace, *, embedded: bool) -> tuple[Prose, str]:
     if args.prompts is None and args.workload is None:
         prose, name = Prose.built_in(drawn), "the built-in text"
     else:
-        found = compose.workloads(args, embedded=embedded, take=None)
+        found = load_sizes.workloads(args, embedded=embedded, take=None)
         prose, name = Prose.of(found, drawn), " and ".join(w.name for w in found)
     return prose, (
         f"Prompts are made to length from {name}: their lengths in tokens are approximate without the server's "

@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 
 from draftmark import __version__
-from draftmark.cli import compose
+from draftmark.cli import compose, load_sizes
 from draftmark.cli.engines import api_of
 from draftmark.cli.fitting import predicted
 from draftmark.cli.load_conflicts import refuse_random_tokens
@@ -18,8 +18,8 @@ from draftmark.run.records import RunInfo
 from draftmark.run.redact import HIDDEN
 from draftmark.service.host import SystemClock, has_gpu, local_facts
 from draftmark.tune.fitting import refusal_of
+from draftmark.tune.measuring import Axis
 from draftmark.tune.plan import schedule
-from draftmark.tune.trial import Axis
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,9 +66,9 @@ def planned(args: argparse.Namespace) -> Planned:
     refuse_random_tokens(args)
     target = compose.target(args)
     demo = target.embedded
-    levels = compose.concurrency(args, embedded=demo)
-    requests = compose.requests_per_level(args, levels, embedded=demo)
-    found = compose.workloads(args, embedded=demo, take=max(requests.values()))
+    levels = load_sizes.concurrency(args, embedded=demo)
+    requests = load_sizes.requests_per_level(args, levels, embedded=demo)
+    found = load_sizes.workloads(args, embedded=demo, take=max(requests.values()))
     baseline, arms = compose.arms(args, target)
     notes = list(target.notes)
     dead = target.engine.refuse(target.command, baseline)
@@ -125,4 +125,4 @@ def planned(args: argparse.Namespace) -> Planned:
         fit=fits,
         cwd=None if demo or target.may_run else os.getcwd(),  # noqa: PTH109 - as the user sees it
     )
-    return Planned(target=target, info=info, axes=compose.axes(found, levels, requests, embedded=demo))
+    return Planned(target=target, info=info, axes=load_sizes.axes(found, levels, requests, embedded=demo))

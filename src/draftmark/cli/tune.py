@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from draftmark.cli import compose, load_options, options, surface
+from draftmark.cli import compose, load_options, load_sizes, options, surface
 from draftmark.cli.output import progress_console
 from draftmark.cli.planning import Planned, planned
 from draftmark.cli.progress import RunProgress
@@ -23,9 +23,10 @@ from draftmark.run.directory import RunDirectory
 from draftmark.run.lock import exclusive
 from draftmark.run.records import RunInfo
 from draftmark.service.host import SystemClock, listener_at
+from draftmark.tune.measuring import Limits
 from draftmark.tune.runner import Journal, Sweep
 from draftmark.tune.startup import refuse_taken
-from draftmark.tune.trial import Limits, TrialRunner
+from draftmark.tune.trial import TrialRunner
 
 _INCONCLUSIVE = (
     "next: a quieter host, more rounds (--rounds), or more and longer answers (--requests, --max-tokens)"
@@ -209,7 +210,7 @@ def _resumed(args: argparse.Namespace, info: RunInfo) -> Planned:
             evidence=(f"run:   {info.service}", f"given: {target.shown}"),
             next_step="resume without naming a service, or begin a new run",
         )
-    axes = compose.axes(info.workloads, info.concurrency, info.settings["requests"], embedded=target.embedded)
+    axes = load_sizes.axes(info.workloads, info.concurrency, info.settings["requests"], embedded=target.embedded)
     return Planned(target=target, info=info, axes=axes)
 
 
