@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import struct
 from typing import cast
@@ -112,12 +113,16 @@ class _LocalEnd(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._channel is not None:
-            self._channel.write(data)
+            try:
+                self._channel.write(data)
+            except BrokenPipeError:  # the link is gone
+                self.reset()
 
     def eof_received(self) -> bool:
         """The other direction stays open."""
         if self._channel is not None:
-            self._channel.write_eof()
+            with contextlib.suppress(BrokenPipeError):
+                self._channel.write_eof()
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -86,7 +86,8 @@ class Session(asyncssh.SSHClientSession[bytes]):
     def feed(self, data: bytes) -> None:
         """Send script or input."""
         if self._channel is not None:
-            self._channel.write(data)
+            with contextlib.suppress(BrokenPipeError):  # the other side has ended it: its status and words tell
+                self._channel.write(data)
 
     async def chunk(self) -> bytes | None:
         """The next of stdout; None at the end."""

@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from draftmark.engines.sglang.engine import SGLang
@@ -101,7 +101,9 @@ def possible(arm: FitArm) -> None:
 
 def not_better(deeper: FitArm, shallower: FitArm, *, tokens: bool) -> None:
     """A deeper draft of the same method never runs more requests; nor has it more tokens, where `tokens`."""
-    assert not (shallower.fits is False and deeper.fits is True)
+    if shallower.fits is False and deeper.fits is True:
+        # The draft's own KV is in no budget and grows with the tokens: of fewer tokens it leaves more beside the pools.
+        assert any("are left beside the pools" in why for why in shallower.because)
     names = ("max_running_requests", "kv_tokens") if tokens else ("max_running_requests",)
     for name in names:
         more, less = getattr(deeper.figures, name), getattr(shallower.figures, name)
@@ -129,6 +131,12 @@ def test_nothing_impossible_and_no_depth_is_free(
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(flags=FLAGS, method=METHODS, version=st.sampled_from([None, *VERSIONS]), end=st.floats(0, 1.5))
+@example(
+    flags=(*("--mem-fraction-static", "0.95", "--tp-size", "4"), *("--max-mamba-cache-size", "5")),
+    method="NEXTN",
+    version="0.5.10",
+    end=0.0,
+)
 def test_calibrated_by_a_log_cut_anywhere(
     flags: tuple[str, ...], method: str | None, version: str | None, end: float
 ) -> None:
