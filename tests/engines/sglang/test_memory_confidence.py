@@ -102,7 +102,7 @@ def possible(arm: FitArm) -> None:
 def not_better(deeper: FitArm, shallower: FitArm, *, tokens: bool) -> None:
     """A deeper draft of the same method never runs more requests; nor has it more tokens, where `tokens`."""
     if shallower.fits is False and deeper.fits is True:
-        # The draft's own KV is in no budget and grows with the tokens: of fewer tokens it leaves more beside the pools.
+        # The draft's own KV is in no budget and grows with the tokens: with fewer, more is left beside the pools.
         assert any("are left beside the pools" in why for why in shallower.because)
     names = ("max_running_requests", "kv_tokens") if tokens else ("max_running_requests",)
     for name in names:
