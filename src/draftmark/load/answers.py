@@ -50,7 +50,7 @@ class Answer:
         counts: `server`, `spread` or `chunks`; see the module.
         done: `[DONE]` was seen.
         error: Kind of error within the answer.
-        text: What was said, where it was asked to be kept.
+        text: What was said, where it was asked to be kept: the content alone, as the next turn holds it.
         doubted: A count of the server's could not be true and was not used.
     """
 
@@ -77,7 +77,7 @@ class AnswerReader:
         max_tokens: What the request asked for at most; None when it is not known.
         stream: It was asked for as a stream. One that was not is a single document: its end is known, and none of
             its tokens' times.
-        keep_text: The answer shall carry its text.
+        keep_text: The answer shall carry its text, without reasoning and tool calls.
     """
 
     def __init__(self, max_tokens: int | None = None, *, stream: bool = True, keep_text: bool = False) -> None:
@@ -88,6 +88,7 @@ class AnswerReader:
         self._times: list[float] = []
         self._counts: list[int | None] = []
         self._text: list[str] = []
+        self._kept: dict[int, str] = {}  # what to keep of a text that is not, or not all, content
         self._usage = Usage()
         self._timings: Timings | None = None
         self._total_told = False
@@ -230,7 +231,9 @@ class AnswerReader:
         if self._text:
             text = "".join(self._text)
             answer.text_sha256 = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-            answer.text = text if self._keep_text else None
+            if self._keep_text:
+                kept = self._kept
+                answer.text = "".join([kept.get(i, said) for i, said in enumerate(self._text)]) if kept else text
         if answer.error is None:
             answer.error, answer.detail = self._verdict(exchange)
         return answer
@@ -284,6 +287,8 @@ class AnswerReader:
             if choice.finish_reason is not None:
                 self._answer.finish = choice.finish_reason
             if said := choice.carried():
+                if self._keep_text and (content := choice.content()) != said:
+                    self._kept[len(self._text)] = content
                 self._text.append(said)
                 self._times.append(at)
                 self._counts.append(_count(event))
