@@ -1,20 +1,11 @@
 // Draws a load run's plots into their boxes. All text and all numbers are final in the data; this file only places them.
 (() => {
   "use strict";
-  const root = document.documentElement;
-  const data = JSON.parse(document.getElementById("plot-data").textContent);
-  const FONT = 12;
+  const { data, base } = Plots;
   const ink = "var(--text)", muted = "var(--muted)";
 
-  const base = (width, label, options) => ({
-    width,
-    ariaLabel: label,
-    style: { fontFamily: "inherit", fontSize: `${FONT}px`, background: "transparent", color: "var(--muted)" },
-    ...options,
-  });
   const bottom = (label) => ({ label, labelAnchor: "center", labelArrow: "none", tickSize: 0 });
-  const tip = (points, channels) =>
-    Plot.tip(points, Plot.pointerX({ ...channels, title: "text", fontSize: FONT, fill: "var(--surface)", stroke: "var(--strong-line)", textPadding: 8 }));
+  const tip = Plots.tip(Plot.pointerX);
 
   function histogram(panel, width, label) {
     const bins = panel.bins;
@@ -101,28 +92,5 @@
 
   const PLOTS = { histogram, sizes, tokens, requests };
 
-  function draw(box, fixed) {
-    const width = fixed ?? Math.floor(box.clientWidth);
-    if (!width || box.dataset.width === String(width)) return;
-    const kind = box.dataset.plot;
-    box.dataset.width = String(width);
-    try {
-      const svg = PLOTS[kind](data[kind][Number(box.dataset.index)], width, box.dataset.label);
-      svg.setAttribute("role", "img");
-      box.replaceChildren(svg);
-    } catch (failure) {
-      box.textContent = "This plot could not be drawn; its figures are in the tables.";
-      console.error(failure);
-    }
-  }
-
-  root.classList.add("js");
-  const boxes = [...document.querySelectorAll(".plot")];
-  boxes.forEach((box) => draw(box));
-  const watcher = new ResizeObserver((entries) => requestAnimationFrame(() => entries.forEach((e) => draw(e.target))));
-  boxes.forEach((box) => watcher.observe(box));
-  // Paper has no resize event: draw for half a page and a whole one, so that text keeps its size.
-  window.addEventListener("beforeprint", () => boxes.forEach((box) => draw(box, box.closest(".panels") ? 310 : 660)));
-  window.addEventListener("afterprint", () => boxes.forEach((box) => draw(box)));
-  root.dataset.plots = String(document.querySelectorAll(".plot svg").length);
+  Plots.show((kind, index, width, label) => PLOTS[kind](data[kind][index], width, label));
 })();

@@ -24,7 +24,7 @@ def page(title: str, body: Node, data: Any, *, script: str) -> str:
         data: What the script draws.
         script: The packaged file that draws it.
     """
-    d3, plot, js = (_packaged(path) for path in (*_LIBRARIES, script))
+    d3, plot = map(_packaged, _LIBRARIES)
     return Template(_packaged("template.html")).substitute(
         policy=escape(_policy(script)),
         title=escape(title),
@@ -33,7 +33,7 @@ def page(title: str, body: Node, data: Any, *, script: str) -> str:
         data=embedded_json(data),
         d3=d3,
         plot=plot,
-        js=js,
+        js=_plots(script),
     )
 
 
@@ -44,11 +44,17 @@ def _policy(script: str) -> str:
     A browser that knows hashes ignores `'unsafe-inline'` for scripts beside them; older ones need it. Plot
     writes style elements and attributes, so styles cannot be hashed.
     """
-    hashes = " ".join(f"'sha256-{_sha256(_packaged(path))}'" for path in (*_LIBRARIES, script))
+    texts = (*map(_packaged, _LIBRARIES), _plots(script))
+    hashes = " ".join(f"'sha256-{_sha256(text)}'" for text in texts)
     return (
         f"default-src 'none'; script-src 'unsafe-inline' {hashes}; style-src 'unsafe-inline'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
+
+
+def _plots(script: str) -> str:
+    """A page's own script: what draws its plots, behind what those of all pages share."""
+    return _packaged("plots.js") + _packaged(script)
 
 
 def embedded_json(data: Any) -> str:

@@ -1,20 +1,11 @@
 // Draws the plots into their boxes. All text and all numbers are final in the data; this file only places them.
 (() => {
   "use strict";
-  const root = document.documentElement;
-  const data = JSON.parse(document.getElementById("plot-data").textContent);
+  const { data, FONT, base } = Plots;
   const tick = new Map(data.arms.map((d) => [d.arm, d.tick]));
   const name = new Map(data.arms.map((d) => [d.arm, d.name]));
   const order = data.arms.map((d) => d.arm);
-  const FONT = 12;
   const ink = "var(--text)", muted = "var(--muted)", accent = "var(--accent)";
-
-  const base = (width, label, options) => ({
-    width,
-    ariaLabel: label,
-    style: { fontFamily: "inherit", fontSize: `${FONT}px`, background: "transparent", color: "var(--muted)" },
-    ...options,
-  });
 
   /** Moves labels apart that would overlap: [{px, …}] in pixels from the top, at least a line between them. */
   const apart = (labels, least = FONT + 2) => {
@@ -29,8 +20,7 @@
     return labels;
   };
 
-  const tip = (points, channels) =>
-    Plot.tip(points, Plot.pointer({ ...channels, title: "text", fontSize: FONT, fill: "var(--surface)", stroke: "var(--strong-line)", textPadding: 8 }));
+  const tip = Plots.tip(Plot.pointer);
 
   function speed(panel, width, label) {
     const points = panel.points.filter((d) => d.tok_s != null);
@@ -170,7 +160,7 @@
         Plot.dot(dead, { y: "arm", x: (d) => (d.from + d.to) / 2, symbol: "times", r: 5, stroke: "var(--on-measure)", strokeWidth: 2 }),
         Plot.text(sound, { ...inside, text: (d) => (d.status === "disturbed" ? `${d.number}!` : d.number) }),
         Plot.text(voids.filter((d) => wide(d) >= 16), { ...inside, text: "number", fill: ink, stroke: "var(--surface)", strokeWidth: 4 }),
-        Plot.tip(trials, Plot.pointerX({ y: "arm", x: (d) => (d.from + d.to) / 2, title: "text", fontSize: FONT, fill: "var(--surface)", stroke: "var(--strong-line)", textPadding: 8 })),
+        Plots.tip(Plot.pointerX)(trials, { y: "arm", x: (d) => (d.from + d.to) / 2 }),
       ],
     }));
   }
@@ -182,28 +172,5 @@
     timeline: { draw: timeline, data: [data.timeline] },
   };
 
-  function draw(box, fixed) {
-    const width = fixed ?? Math.floor(box.clientWidth);
-    if (!width || box.dataset.width === String(width)) return;
-    const kind = PLOTS[box.dataset.plot];
-    box.dataset.width = String(width);
-    try {
-      const svg = kind.draw(kind.data[Number(box.dataset.index)], width, box.dataset.label);
-      svg.setAttribute("role", "img");
-      box.replaceChildren(svg);
-    } catch (failure) {
-      box.textContent = "This plot could not be drawn; its figures are in the tables.";
-      console.error(failure);
-    }
-  }
-
-  root.classList.add("js");
-  const boxes = [...document.querySelectorAll(".plot")];
-  boxes.forEach((box) => draw(box));
-  const watcher = new ResizeObserver((entries) => requestAnimationFrame(() => entries.forEach((e) => draw(e.target))));
-  boxes.forEach((box) => watcher.observe(box));
-  // Paper has no resize event: draw for half a page and a whole one, so that text keeps its size.
-  window.addEventListener("beforeprint", () => boxes.forEach((box) => draw(box, box.closest(".panels") ? 310 : 660)));
-  window.addEventListener("afterprint", () => boxes.forEach((box) => draw(box)));
-  root.dataset.plots = String(document.querySelectorAll(".plot svg").length);
+  Plots.show((kind, index, width, label) => PLOTS[kind].draw(PLOTS[kind].data[index], width, label));
 })();
