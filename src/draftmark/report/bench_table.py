@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from draftmark.report import bench_words as words
 from draftmark.report import figures
-from draftmark.report.console import fit_encoding, hanging, heading, line
+from draftmark.report.console import hanging, heading, line
 from draftmark.report.fields import Document, mapping, mappings, number, text, texts
-from draftmark.report.figures import visible
+from draftmark.report.terminal_tables import add_row, table_of
 
 
 def print_bench(document: Mapping[str, Any], console: Console) -> None:
@@ -46,10 +43,10 @@ def _print_level(level: Document, console: Console) -> None:
     for said in further:
         if said:
             hanging(console, "  ", said)
-    table = _table(("  ms", "<"), *((quantile, ">") for quantile in words.QUANTILES))
+    table = table_of(("  ms", "<"), *((quantile, ">") for quantile in words.QUANTILES))
     for key, name in words.latencies(level):
         spread = mapping(level, key)
-        _add(table, console, f"  {name}", *(figures.millis(number(spread, q)) for q in words.QUANTILES))
+        add_row(table, console, f"  {name}", *(figures.millis(number(spread, q)) for q in words.QUANTILES))
     console.print(table)
     _print_categories(level, console)
     for lead, key, style in (
@@ -66,11 +63,11 @@ def _print_categories(level: Document, console: Console) -> None:
     kinds = mappings(level, "categories")
     if len(kinds) < 2:
         return
-    table = _table(
+    table = table_of(
         ("  kind of text", "<"), ("requests", ">"), ("TPOT p50, ms", ">"), ("accept length", ">"), ("per step", ">")
     )
     for kind in kinds:
-        _add(
+        add_row(
             table,
             console,
             f"  {text(kind, 'name') or figures.UNKNOWN}",
@@ -80,14 +77,3 @@ def _print_categories(level: Document, console: Console) -> None:
             figures.length(number(kind, "tokens_per_step")),
         )
     console.print(table)
-
-
-def _table(*columns: tuple[str, str]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="dim")
-    for head, align in columns:
-        table.add_column(head, justify="right" if align == ">" else "left", overflow="fold")
-    return table
-
-
-def _add(table: Table, console: Console, *cells: str) -> None:
-    table.add_row(*(Text(fit_encoding(visible(cell), console)) for cell in cells))

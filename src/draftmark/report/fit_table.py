@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rich import box
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from draftmark.report import figures
-from draftmark.report.console import fit_encoding, hanging, line
+from draftmark.report.console import hanging, line
 from draftmark.report.fields import Document, mapping, mappings, number, text, texts
-from draftmark.report.figures import visible
+from draftmark.report.terminal_tables import add_row, table_of
 
 _ENDS = {
     "kv-tokens": "KV tokens",
@@ -63,12 +61,10 @@ def _first_that_does_not(arms: list[Document]) -> list[Document]:
 
 
 def _table(arms: list[Document], console: Console) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="dim")
     slots = any(number(arm, "state_slots") is not None for arm in arms)
-    heads = [("depth", "left"), ("fits", "left"), ("KV tokens", "right"), ("from", "right"), ("to", "right")]
-    heads += [("at once", "right"), *((("slots", "right"),) if slots else ()), ("ends first", "left")]
-    for head, side in heads:
-        table.add_column(head, justify="right" if side == "right" else "left", overflow="fold")
+    heads = [("depth", "<"), ("fits", "<"), ("KV tokens", ">"), ("from", ">"), ("to", ">")]
+    heads += [("at once", ">"), *((("slots", ">"),) if slots else ()), ("ends first", "<")]
+    table = table_of(*heads)
     for arm in arms:
         low, high = mapping(arm, "low"), mapping(arm, "high")
         cells = [
@@ -79,7 +75,7 @@ def _table(arms: list[Document], console: Console) -> Table:
             *((_count(number(arm, "state_slots")),) if slots else ()),
             _ENDS.get(text(arm, "binding") or "", figures.UNKNOWN),
         ]
-        table.add_row(*(Text(fit_encoding(visible(cell), console)) for cell in cells))
+        add_row(table, console, *cells)
     return table
 
 

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rich import box
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from draftmark.report import figures
 from draftmark.report.console import fit_encoding, hanging, heading, line, raw_line
 from draftmark.report.fields import Document, mapping, mappings, number, plain, text, texts
 from draftmark.report.figures import plural, visible
+from draftmark.report.terminal_tables import add_row, table_of
 
 
 def print_inspect(document: Mapping[str, Any], console: Console) -> None:
@@ -112,10 +111,10 @@ def print_compare(document: Mapping[str, Any], console: Console) -> None:
     runs = [*texts(document, "runs"), figures.UNKNOWN, figures.UNKNOWN][:2]
     for letter, run in zip("ab", runs, strict=True):
         raw_line(console, f"{letter}  {run}")
-    table = _table(("axis", "<"), ("arm", "<"), ("a tok/s", ">"), ("b tok/s", ">"), ("b / a (interval)", "<"))
+    table = table_of(("axis", "<"), ("arm", "<"), ("a tok/s", ">"), ("b tok/s", ">"), ("b / a (interval)", "<"))
     for entry in mappings(document, "axes"):
         bounds = figures.span(number(entry, "low"), number(entry, "high"))
-        _add(
+        add_row(
             table,
             console,
             text(entry, "axis") or figures.UNKNOWN,
@@ -134,17 +133,6 @@ def print_compare(document: Mapping[str, Any], console: Console) -> None:
 
 def _diff_style(entry: str) -> str:
     return "green" if entry.startswith("+") else "red" if entry.startswith("-") else "dim"
-
-
-def _table(*columns: tuple[str, str]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="dim")
-    for head, align in columns:
-        table.add_column(head, justify="right" if align == ">" else "left", overflow="fold")
-    return table
-
-
-def _add(table: Table, console: Console, *cells: str) -> None:
-    table.add_row(*(Text(_fit(cell, console)) for cell in cells))
 
 
 def _fit(cell: str, console: Console) -> str:
