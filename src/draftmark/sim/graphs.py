@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from draftmark.engines.sglang.memory.fraction import prefill_sizes
 from draftmark.sim.memory import GIB, Memory
 
 _PREFILL_S, _PREFILL_GIB = 25.0, 2.1
@@ -48,19 +49,6 @@ def batch_sizes(memory: Memory) -> tuple[int, ...]:
         steps = ((1, 3, 1), (4, 9, 4), (12, 25, 4), (32, 257, 8), (272, 513, 16))
     found = {size for first, end, step in steps for size in range(first, end, step) if size <= most}
     return tuple(sorted(found | {most})) if most > 0 else ()
-
-
-def prefill_sizes(largest: int) -> tuple[int, ...]:
-    """Numbers of tokens of the prefill graphs."""
-    steps = (
-        (4, 33, 4),
-        (48, 257, 16),
-        (288, 513, 32),
-        (576, 1025, 64),
-        (1280, 4097, 256),
-        (4608, largest + 1, 512),
-    )
-    return tuple(size for first, end, step in steps for size in range(first, end, step) if size <= largest)
 
 
 def sets_of(memory: Memory, minor: int) -> Iterator[Graphs]:

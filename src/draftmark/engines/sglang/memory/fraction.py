@@ -54,8 +54,8 @@ def defaults(rules: Rules, settings: Settings, model: Anatomy, total_mib: int) -
     )
 
 
-def prefill_graphs(largest: int) -> int:
-    """How many sizes of prefill are captured: 4..32 by 4, then ever wider, up to `largest` tokens."""
+def prefill_sizes(largest: int) -> tuple[int, ...]:
+    """Which sizes of prefill are captured: 4..32 by 4, then ever wider, up to `largest` tokens."""
     steps = (
         (4, 33, 4),
         (48, 257, 16),
@@ -64,7 +64,12 @@ def prefill_graphs(largest: int) -> int:
         (1280, 4097, 256),
         (4608, largest + 1, 512),
     )
-    return sum(1 for first, end, step in steps for size in range(first, end, step) if size <= largest)
+    return tuple(size for first, end, step in steps for size in range(first, end, step) if size <= largest)
+
+
+def prefill_graphs(largest: int) -> int:
+    """How many those are."""
+    return len(prefill_sizes(largest))
 
 
 def _by_card(rules: Rules, settings: Settings, total_mib: int) -> tuple[int, int]:
