@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from draftmark.errors import Interrupted
-from draftmark.load.client import LoadPlan, LoadRun, closed_loop, run_closed_loop
+from draftmark.load.client import LoadPlan, LoadRun, run_closed_loop
+from draftmark.load.drive import drive
 from draftmark.load.endpoint import Endpoint
 from draftmark.model import Message, Prompt, RequestRecord, Workload
 
@@ -118,7 +119,7 @@ def test_a_signal_while_connecting_ends_the_run_at_once() -> None:
 def test_cancelling_the_coroutine_leaves_no_task_and_no_socket() -> None:
     async def main(url: str) -> int:
         plan = LoadPlan(workload=workload(100), concurrency=3, model="m")
-        task = asyncio.create_task(closed_loop(Endpoint(url), plan))
+        task = asyncio.create_task(drive(Endpoint(url), plan))
         await asyncio.sleep(0.2)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -21,7 +21,6 @@ from time import monotonic
 from typing import Protocol, TypeAlias
 
 from draftmark.errors import Interrupted, UsageError
-from draftmark.load.closed_loop import closed_loop
 from draftmark.load.drive import OnProgress, OnRecord, drive
 from draftmark.load.endpoint import Endpoint
 from draftmark.load.limits import make_room
@@ -30,7 +29,7 @@ from draftmark.load.proxies import proxy_passed_by
 from draftmark.load.runner import loop_factory
 from draftmark.model import RequestRecord, Workload
 
-__all__ = ["LoadPlan", "LoadRun", "closed_loop", "run_closed_loop", "run_load"]
+__all__ = ["LoadPlan", "LoadRun", "run_closed_loop", "run_load"]
 
 _SWITCH_S = 0.0005  # how long a busy callback may hold the interpreter against an arrival; 5 ms by default
 _JOIN_S = 10.0

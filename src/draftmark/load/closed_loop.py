@@ -8,12 +8,8 @@ from __future__ import annotations
 from asyncio import TaskGroup, sleep
 from collections.abc import Iterator
 
-from draftmark.load.endpoint import Endpoint
-from draftmark.load.ledger import OnProgress, OnRecord
-from draftmark.load.plan import Job, LoadPlan, LoadRun
+from draftmark.load.plan import Job
 from draftmark.load.session import Session
-
-__all__ = ["OnProgress", "OnRecord", "closed_loop", "keep_slots_busy"]
 
 _AT_ONCE = 64  # slots that begin between two looks at what has arrived: a few milliseconds
 
@@ -33,14 +29,3 @@ async def _slot(session: Session, jobs: Iterator[Job]) -> None:
         await session.converse(job)
         if session.stop.because is not None:
             return
-
-
-async def closed_loop(
-    endpoint: Endpoint,
-    plan: LoadPlan,
-    *,
-    on_record: OnRecord | None = None,
-    on_progress: OnProgress | None = None,
-) -> LoadRun:
-    """`draftmark.load.drive.drive` for a closed loop."""
-    return await Session(endpoint, plan, on_record, on_progress).run(keep_slots_busy)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -45,22 +45,12 @@ class Said:
 
     Attributes:
         progress: Requests ended, of how many, tokens per second so far, errors.
+        run: What it came to, without the records, which went before.
     """
 
     record: RequestRecord | None = None
     progress: tuple[int, int, float | None, int] | None = None
-    run: Outcome | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """A LoadRun without its records, which went before."""
-
-    client: ClientHealth
-    assumptions: tuple[str, ...] = ()
-    stopped_because: str | None = None
-    unsent: dict[str, int] = field(default_factory=dict)
-    disturbed: tuple[str, ...] = ()
+    run: LoadRun | None = None
 
 
 def serve(spec_file: Path, write: Callable[[bytes], object]) -> None:
@@ -91,7 +81,7 @@ def serve(spec_file: Path, write: Callable[[bytes], object]) -> None:
         on_record=lambda record: say(Said(record=record)),
         on_progress=lambda *now: say(Said(progress=now)),
     )
-    say(Said(run=Outcome(run.client, run.assumptions, run.stopped_because, dict(run.unsent), run.disturbed)))
+    say(Said(run=replace(run, records=())))
 
 
 def find_program(host: Host, version: str) -> tuple[str, ...] | None:
@@ -187,43 +177,32 @@ class OnHostLoad:
                 on_record(record)
 
         try:
-            outcome = self._followed(spooled.stdout.decode(), keep, on_progress or _ignore)
+            run = self._followed(spooled.stdout.decode(), keep, on_progress)
         except (KeyboardInterrupt, Interrupted):
             if on_interrupted is not None:
                 on_interrupted(_so_far(records, plan))
             raise
-        return LoadRun(
-            records=tuple(records),
-            client=outcome.client,
-            assumptions=outcome.assumptions,
-            stopped_because=outcome.stopped_because,
-            unsent=outcome.unsent,
-            disturbed=outcome.disturbed,
-        )
+        return replace(run, records=tuple(records))
 
-    def _followed(self, spec_file: str, on_record: OnRecord, on_progress: OnProgress) -> Outcome:
-        outcome: Outcome | None = None
+    def _followed(self, spec_file: str, on_record: OnRecord, on_progress: OnProgress | None) -> LoadRun:
+        run: LoadRun | None = None
         stream = self.host.stream((*self.program, VERB, spec_file), timeout_s=_LONGEST_S)
         try:
             for said in _lines(stream):
                 if said.record is not None:
                     on_record(said.record)
-                elif said.progress is not None:
+                elif said.progress is not None and on_progress is not None:
                     on_progress(*said.progress)
-                outcome = said.run or outcome
+                run = said.run or run
         finally:
             ended = stream.close()
-        if outcome is None:
+        if run is None:
             raise FailedError(
                 "the load generator on the service's host broke off",
                 evidence=tuple(ended.stderr.strip().splitlines()[-3:]) or (f"exit status {ended.status}",),
                 next_step="send the load from here instead: --load-from here",
             )
-        return outcome
-
-
-def _ignore(_done: int, _total: int, _tok_s: float | None, _errors: int) -> None:
-    """For a caller that does not watch."""
+        return run
 
 
 def _so_far(records: Sequence[RequestRecord], plan: LoadPlan) -> LoadRun:

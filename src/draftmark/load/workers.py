@@ -83,13 +83,9 @@ class Progress(msgspec.Struct, tag=True):
 
 
 class Finished(msgspec.Struct, tag=True):
-    """From a process: its LoadRun, without the records, which went before."""
+    """From a process: what it came to, without the records, which went before."""
 
-    client: ClientHealth
-    assumptions: tuple[str, ...]
-    stopped_because: str | None
-    unsent: dict[str, int]
-    disturbed: tuple[str, ...]
+    run: LoadRun
 
 
 class Broken(msgspec.Struct, tag=True):
@@ -211,7 +207,7 @@ def main() -> int:
     except errors.DraftmarkError as error:
         out.say(Broken(type(error).__name__, error.what, error.evidence, error.next_step))
     else:
-        out.say(Finished(run.client, tuple(run.assumptions), run.stopped_because, dict(run.unsent), run.disturbed))
+        out.say(Finished(dataclasses.replace(run, records=())))
     out.close()
     return 0
 
@@ -228,7 +224,7 @@ class _Worker:
         self.ready = False
         self.over = False
         self.progress: Progress | None = None
-        self.finished: Finished | None = None
+        self.finished: LoadRun | None = None
         self.broken: Broken | None = None
         self.measured = 0
         self._share: Share | None = share
@@ -375,7 +371,7 @@ class Processes:
                 worker.ready = True
                 self._begin_if_ready()
             elif isinstance(said, Finished):
-                worker.finished = said
+                worker.finished = said.run
             else:
                 worker.broken = said
 
@@ -392,7 +388,8 @@ class Processes:
         if worker.finished is None and worker.broken is None:
             because = f"load process {worker.number} of {len(self._workers)} died ({worker.death()})"
             left = worker.plan.total - worker.measured
-            worker.finished = Finished(ClientHealth(), (), because, {because: left} if left else {}, (because,))
+            unsent = {because: left} if left else {}
+            worker.finished = LoadRun((), ClientHealth(), (), because, unsent, (because,))
         if worker.broken is not None or (worker.finished and worker.finished.stopped_because is not None):
             self.stop(worker.finished.stopped_because or "" if worker.finished else "another process failed")
         self._begin_if_ready()
