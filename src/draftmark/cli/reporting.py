@@ -10,7 +10,8 @@ from draftmark.cli.output import print_json, result_console
 from draftmark.errors import BadInputError
 from draftmark.run.directory import RunDirectory
 from draftmark.run.records import encode_document
-from draftmark.tune.result import derive, measurements
+from draftmark.tune.observing import measurements
+from draftmark.tune.result import derive
 
 
 def rederive(directory: RunDirectory, *, only: int | None = None) -> dict[str, Any]:

@@ -3,44 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
 from statistics import geometric_mean, median
 from typing import Any
 
-from draftmark.load.measurement import measure
 from draftmark.model import Arm, Measurement, Trial, TrialStatus
-from draftmark.run.records import RunInfo, RunRecord, TrialRecord
+from draftmark.run.records import RunInfo, RunRecord
 from draftmark.tune import deaths
 from draftmark.tune.capacity import capacity_warnings, limits_document, limits_of, limits_of_arm
-from draftmark.tune.decide import Conclusion, Observation, conclude, decide
+from draftmark.tune.decide import Conclusion, conclude, decide
 from draftmark.tune.fitting import compared
+from draftmark.tune.observing import (
+    Measured,
+    acceptance_of,
+    ceilings,
+    measurements,
+    observations,
+    rounded,
+    seconds_between,
+    steady_axes,
+    values_of,
+)
 from draftmark.tune.verdicts import AxisDecision, Interval
-
-# Figures are printed to this many significant digits; more would only be noise in a diff.
-_DIGITS = 5
-
-Measured = dict[str, Measurement]
-
-
-def measurements(record: TrialRecord, info: RunInfo) -> Measured:
-    """Every axis of one trial, from its request records. Keys are `copy@4`; disturbed axes are included."""
-    found: Measured = {}
-    for workload in info.workloads:
-        for concurrency in info.concurrency:
-            key = f"{workload.name}@{concurrency}"
-            requests = [r for r in record.requests if r.workload == workload.name and r.concurrency == concurrency]
-            if key not in record.trial.counters or not requests:
-                continue
-            found[key] = measure(
-                requests,
-                workload=workload.name,
-                concurrency=concurrency,
-                counters=record.trial.counters[key],
-                client=record.trial.client[key],
-                assumptions=(),
-                disturbed=record.trial.disturbed.get(key, ()),
-            )
-    return found
 
 
 def derive(record: RunRecord) -> dict[str, Any]:
@@ -48,13 +31,13 @@ def derive(record: RunRecord) -> dict[str, Any]:
     info = record.info
     measured = {r.trial.number: measurements(r, info) for r in record.trials}
     trials = [r.trial for r in record.trials]
-    steady = _steady(trials, measured)
+    steady = steady_axes(trials, measured)
     labels = {arm.name: arm.label for arm in info.arms}
     decisions = decide(
-        _observations(trials, measured, info, steady),
+        observations(trials, measured, info, steady),
         baseline=info.baseline.name,
         tie_margin=info.tie_margin,
-        ceilings=_ceilings(info, trials, measured),
+        ceilings=ceilings(info, trials, measured),
         labels=labels,
     )
     conclusion = conclude(decisions, baseline=info.baseline.name, labels=labels)
@@ -103,7 +86,7 @@ def derive(record: RunRecord) -> dict[str, Any]:
         "exit_status": exit_status(conclusion),
         "restarts": sum(1 for t in trials if t.start_s is not None or t.status is TrialStatus.DID_NOT_START)
         + sum(1 for action in record.actions if action.what == "kept" or action.detail.get("serves")),
-        "downtime_s": _round(sum(known)) if (known := _downtimes(record)) else None,
+        "downtime_s": rounded(sum(known)) if (known := _downtimes(record)) else None,
         "restored": bool(end.detail.get("restored")) if end is not None else None,
         "kept": end.detail.get("kept") if end is not None else None,
         "complete": complete,
@@ -126,79 +109,6 @@ def exit_status(conclusion: Conclusion) -> int:
     if conclusion.inconclusive:
         return 40
     return 10 if conclusion.better else 0
-
-
-def _observations(
-    trials: Sequence[Trial], measured: dict[int, Measured], info: RunInfo, steady: frozenset[str]
-) -> list[Observation]:
-    found = []
-    for trial in trials:
-        if trial.status is not TrialStatus.MEASURED:
-            continue
-        offset = _seconds(info.started_at, trial.started_at) + (trial.start_s or 0.0)
-        for m in measured[trial.number].values():
-            middle, offset = offset + m.duration_s / 2, offset + m.duration_s
-            values = _values(m, steady)
-            if m.disturbed or not values:
-                continue
-            found.append(
-                Observation(
-                    trial=trial.number,
-                    round=trial.round,
-                    position_s=middle,
-                    arm=trial.arm.name,
-                    depth=trial.arm.depth,
-                    axis=m.key,
-                    workload=m.workload,
-                    concurrency=m.concurrency,
-                    values=values,
-                )
-            )
-    return found
-
-
-def _ceilings(
-    info: RunInfo, trials: Sequence[Trial], measured: dict[int, Measured]
-) -> dict[tuple[str, str], float]:
-    """Tokens per target pass of each arm and axis: the most that drafting alone can gain over no drafting.
-
-    Only where the arm differs from the baseline by its depth and the baseline drafts nothing.
-    """
-    found: dict[tuple[str, str], float] = {}
-    for arm in info.arms:
-        if info.baseline.depth or not arm.depth or arm.knobs != info.baseline.knobs:
-            continue
-        good = [t for t in trials if t.arm == arm and t.status is TrialStatus.MEASURED]
-        for key in {key for t in good for key in measured[t.number]}:
-            used = [m for t in good if (m := measured[t.number].get(key)) is not None and m.acceptance]
-            figures = _acceptance(used)
-            if figures["drafted_tokens"] is not None:
-                found[key, arm.name] = figures["tokens_per_step"] or 1.0
-    return found
-
-
-def _steady(trials: Sequence[Trial], measured: dict[int, Measured]) -> frozenset[str]:
-    """Axes whose throughput is taken from the steady window: those in which every trial has one.
-
-    A window in one trial and the whole in another would be two different figures under one name.
-    """
-    good = [m for t in trials if t.status is TrialStatus.MEASURED for m in measured[t.number].values()]
-    without = {m.key for m in good if m.window is None or m.window.whole}
-    return frozenset(m.key for m in good) - without
-
-
-def _throughput(m: Measurement, steady: frozenset[str]) -> float | None:
-    if m.key in steady:
-        return m.output_tok_s
-    return m.output_tokens / m.duration_s if m.output_tokens and m.duration_s > 0 else None
-
-
-def _values(m: Measurement, steady: frozenset[str]) -> tuple[tuple[str, float], ...]:
-    """Decode speed per prompt for a single request, so that prompts are paired; else the aggregate."""
-    if m.concurrency == 1:
-        return m.decode_tok_s
-    aggregate = _throughput(m, steady)
-    return () if aggregate is None else (("aggregate", aggregate),)
 
 
 def _arm(
@@ -234,10 +144,10 @@ def _arm(
         "because": because,
         "latency": _overall(arm, info, decisions, min(info.concurrency)),
         "throughput": _overall(arm, info, decisions, max(info.concurrency)),
-        **_acceptance(drafting),
+        **acceptance_of(drafting),
         "fit": _fit(arm, info, own),
         "limits": limits_document(limits_of_arm(arm, own)),
-        "start_s": _round(median(starts)) if (starts := [t.start_s for t in own if t.start_s]) else None,
+        "start_s": rounded(median(starts)) if (starts := [t.start_s for t in own if t.start_s]) else None,
         "trials": [t.number for t in own],
         "axes": axes,
     }
@@ -254,7 +164,7 @@ def _overall(arm: Arm, info: RunInfo, decisions: Sequence[AxisDecision], concurr
     of_level = [d for d in decisions if d.concurrency == concurrency]
     for d in sorted(of_level, key=lambda d: d.workload != "all"):
         if arm.name in d.values and (d.workload == "all" or len(info.workloads) == 1):
-            return {"tok_s": _round(d.values[arm.name]), **_ratio(arm, info.baseline, d)}
+            return {"tok_s": rounded(d.values[arm.name]), **_ratio(arm, info.baseline, d)}
     return None
 
 
@@ -265,39 +175,15 @@ def _figures(
     of_trials: Iterable[Measurement | None],
     steady: frozenset[str],
 ) -> dict[str, Any]:
-    used = [m for m in of_trials if m is not None and not m.disturbed and _values(m, steady)]
+    used = [m for m in of_trials if m is not None and not m.disturbed and values_of(m, steady)]
     return {
-        "tok_s": _round(decision.values[arm.name]),
+        "tok_s": rounded(decision.values[arm.name]),
         **_ratio(arm, baseline, decision),
-        "values": [_round(geometric_mean([value for _, value in _values(m, steady)])) for m in used],
+        "values": [rounded(geometric_mean([value for _, value in values_of(m, steady)])) for m in used],
         "window": "steady" if decision.axis in steady else "whole",
         "ttft_ms_p50": _median(m.ttft_ms.p50 for m in used),
         "tpot_ms_p50": _median(m.tpot_ms.p50 for m in used),
-        **_acceptance([m for m in used if m.acceptance]),
-    }
-
-
-def _acceptance(used: Sequence[Measurement]) -> dict[str, Any]:
-    """Sums over measurements, then the two lengths; None where the engine told nothing or nothing was drafted."""
-
-    def total(name: str) -> int | None:
-        values = [getattr(m.acceptance, name) for m in used]
-        known = [v for v in values if v is not None]
-        return sum(known) if known and len(known) == len(values) else None
-
-    drafts, drafted, accepted = total("drafts"), total("drafted_tokens"), total("accepted_tokens")
-    output = total("output_tokens")
-    if not drafted:
-        length = steps = None
-    else:
-        length = 1 + accepted / drafts if drafts and accepted is not None else None
-        passes = output - accepted if output is not None and accepted is not None else None
-        steps = output / passes if output and passes and passes > 0 else None
-    return {
-        "accept_len": _round(length),
-        "tokens_per_step": _round(steps),
-        "drafted_tokens": drafted,
-        "accepted_tokens": accepted,
+        **acceptance_of([m for m in used if m.acceptance]),
     }
 
 
@@ -309,7 +195,7 @@ def _ratio(arm: Arm, baseline: Arm, decision: AxisDecision) -> dict[str, float |
 
 
 def _interval(interval: Interval) -> dict[str, float | None]:
-    return {"ratio": _round(interval.ratio), "low": _round(interval.low), "high": _round(interval.high)}
+    return {"ratio": rounded(interval.ratio), "low": rounded(interval.low), "high": rounded(interval.high)}
 
 
 def _axis(d: AxisDecision) -> dict[str, Any]:
@@ -318,15 +204,15 @@ def _axis(d: AxisDecision) -> dict[str, Any]:
         "workload": d.workload,
         "concurrency": d.concurrency,
         "unit": d.unit,
-        "baseline": _round(d.baseline),
-        "values": {name: _round(value) for name, value in d.values.items()},
+        "baseline": rounded(d.baseline),
+        "values": {name: rounded(value) for name, value in d.values.items()},
         "ratios": {name: _interval(value) for name, value in d.ratios.items()},
         "best": d.best,
         "choice": d.choice,
         "ties": d.ties,
         "verdict": d.verdict.value,
         "because": d.because,
-        "noise": _round(d.noise),
+        "noise": rounded(d.noise),
         "drift": _interval(d.drift) if d.drift else None,
     }
 
@@ -338,13 +224,13 @@ def _trial(t: Trial, info: RunInfo, measured: Measured) -> dict[str, Any]:
         "arm": t.arm.name,
         "status": t.status.value,
         "because": t.because,
-        "at_s": _round(_seconds(info.started_at, t.started_at)),
+        "at_s": rounded(seconds_between(info.started_at, t.started_at)),
         "limits": limits_document(limits_of(t)),
         "start_s": t.start_s,
-        "measure_s": _round(sum(m.duration_s for m in measured.values())) if measured else None,
+        "measure_s": rounded(sum(m.duration_s for m in measured.values())) if measured else None,
         "total_s": t.total_s,
         "stop": t.stop.outcome.value if t.stop else None,
-        "stop_s": _round(t.stop.seconds) if t.stop else None,
+        "stop_s": rounded(t.stop.seconds) if t.stop else None,
         "disturbed": [
             f"{key}: {reason}"
             for key, reasons in t.disturbed.items()
@@ -409,14 +295,6 @@ def _surprises(record: RunRecord) -> list[str]:
     return found
 
 
-def _seconds(start: str, end: str) -> float:
-    return (datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds()
-
-
 def _median(values: Iterable[float | None]) -> float | None:
     known = [v for v in values if v is not None]
-    return _round(median(known)) if known else None
-
-
-def _round(value: float | None) -> float | None:
-    return None if value is None else float(f"{value:.{_DIGITS}g}")
+    return rounded(median(known)) if known else None
