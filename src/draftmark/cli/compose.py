@@ -117,9 +117,9 @@ def arms(args: argparse.Namespace, chosen: Target) -> tuple[Arm, tuple[Arm, ...]
     return baseline, found if baseline in found else (baseline, *found)
 
 
-def rounds(args: argparse.Namespace, *, embedded: bool) -> int:
-    """How often each arm is started."""
-    return int(args.rounds or (_EMBEDDED_ROUNDS if embedded else _ROUNDS))
+def rounds(args: argparse.Namespace, *, embedded: bool, forecast: bool = False) -> int:
+    """How often each arm is started; of a forecast, how often its choice is at most."""
+    return int(args.rounds or (_EMBEDDED_ROUNDS if embedded and not forecast else _ROUNDS))
 
 
 def default_run_directory(started_at: str, shown: str) -> Path:

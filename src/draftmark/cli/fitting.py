@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from draftmark.cli.gpus import gpus_of
@@ -81,6 +83,21 @@ def predicted(target: Target, arms: tuple[Arm, ...], notes: list[str]) -> Fit | 
     if found.arms and found.arms[0].fits is False:
         notes.append("by the memory arithmetic the service would not start as it is: the prediction is off")
     return found
+
+
+def predicted_from(target: Target, arms: tuple[Arm, ...], path: Path) -> Fit | None:
+    """The same from the log of a start; None where nobody can tell by it."""
+    from draftmark.cli.boot_log import boot_log_of
+
+    try:
+        log = boot_log_of(path)
+        if not log.told:
+            return None
+        name = f"{path.parent.name}/{path.name}"
+        scene = replace(scene_of(target, with_log=False), log=log.lines(), log_name=name)
+        return target.engine.fit(target.command, arms, scene)
+    except DraftmarkError:
+        return None
 
 
 def _tried(target: Target, arms: tuple[Arm, ...], *, with_log: bool) -> tuple[Fit | None, str | None]:

@@ -203,10 +203,17 @@ def sweep(parser: argparse.ArgumentParser) -> None:
         "(default: off,4,8,16,32 for n-gram drafting, off,1..6,8 for a draft model; embedded: off,4,8,16)",
     )
     group.add_argument(
+        "--search",
+        choices=("forecast", "grid"),
+        help="forecast: after each start say what is worth the next, and stop when nothing is; grid: every arm, "
+        "in rounds (default: forecast for units and SGLang; grid where --rounds is given, for n-gram drafts, else)",
+    )
+    group.add_argument(
         "--rounds",
         type=whole(_ROUNDS),
         metavar="N",
-        help="how often each arm is started (default 2; embedded: 3)",
+        help="how often each arm is started; of a forecast, how often its choice is at most (default 2; a grid of "
+        "embedded: 3)",
     )
     group.add_argument(
         "--tie-margin", type=share, default=0.02, metavar="X", help="arms closer than this are ties (default 0.02)"

@@ -9,8 +9,9 @@ from draftmark.cli import load_options, options, roofline
 from draftmark.cli.output import print_json, result_console
 from draftmark.cli.planning import Planned, planned
 from draftmark.model import Arm
+from draftmark.run.records import FORECAST
 from draftmark.tune.fitting import arm_document
-from draftmark.tune.plan import expected_minutes, expected_restarts
+from draftmark.tune.plan import expected_minutes, expected_restarts, forecast_trials
 
 # Before anything was measured: a start, and a short answer, on an ordinary host.
 _START_S = 60.0
@@ -53,6 +54,9 @@ def describe(work: Planned) -> dict[str, Any]:
     measure_s = sum(
         request_s * axis.repeat * len(axis.workload.prompts) / axis.concurrency**0.5 for axis in work.axes
     )
+    trials, most = _trials(work)
+    # A forecast takes the first and the last figures of what runs before as it runs, and starts it once in the end.
+    spared = (2 if info.search == FORECAST else 0) - 1 if work.target.may_run else 0
     return {
         "schema": "draftmark.plan/1",
         "service": info.service,
@@ -67,11 +71,22 @@ def describe(work: Planned) -> dict[str, Any]:
         "concurrency": info.concurrency,
         "workloads": [w.name for w in info.workloads],
         "load_from": work.target.load_from if work.target.may_run else None,
-        # What runs before is started again in the end.
-        "restarts": expected_restarts(info.schedule) + work.target.may_run,
-        "minutes": round(expected_minutes(start_s, measure_s, stop_s, info.schedule), 1),
+        "search": info.search,
+        "restarts": max(trials - spared, 0),
+        "restarts_most": max(most - spared, 0),
+        "minutes": round(expected_minutes(start_s, measure_s, stop_s, trials), 1),
+        "minutes_most": round(expected_minutes(start_s, measure_s, stop_s, most), 1),
         "assumed": {"start_s": start_s, "measure_s": round(measure_s, 1), "stop_s": stop_s},
     }
+
+
+def _trials(work: Planned) -> tuple[int, int]:
+    """As expected, and the most."""
+    info = work.info
+    if info.search != FORECAST:
+        return expected_restarts(info.schedule), expected_restarts(info.schedule)
+    others = [arm for arm in info.arms if arm != info.baseline and arm.name not in info.refused]
+    return forecast_trials(len(others), info.rounds)
 
 
 def _roofline(work: Planned, args: argparse.Namespace) -> dict[str, Any] | None:

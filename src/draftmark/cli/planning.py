@@ -11,10 +11,11 @@ from draftmark.cli import compose, load_sizes
 from draftmark.cli.engines import api_of
 from draftmark.cli.fitting import predicted
 from draftmark.cli.load_conflicts import refuse_random_tokens
+from draftmark.cli.searching import experts_of, search_of, trees_of
 from draftmark.cli.target import Target
 from draftmark.errors import RefusedError
 from draftmark.model import Arm, Fit, Refusal
-from draftmark.run.records import RunInfo
+from draftmark.run.records import FORECAST, RunInfo
 from draftmark.run.redact import HIDDEN
 from draftmark.service.host import SystemClock, has_gpu, local_facts
 from draftmark.tune.fitting import refusal_of
@@ -92,7 +93,8 @@ def planned(args: argparse.Namespace) -> Planned:
             evidence=tuple(refusal.because for refusal in refused.values()),
             next_step="name other depths with --depth, or lower the drafting method's minimum in the command line",
         )
-    rounds = compose.rounds(args, embedded=demo)
+    search = search_of(args, target, baseline)
+    rounds = compose.rounds(args, embedded=demo, forecast=search == FORECAST)
     command = target.redactor.command(target.command)
     info = RunInfo(
         draftmark=__version__,
@@ -120,7 +122,10 @@ def planned(args: argparse.Namespace) -> Planned:
         baseline=baseline,
         arms=arms,
         refused=refused,
-        schedule=schedule(startable, rounds, baseline),
+        schedule=() if search == FORECAST else schedule(startable, rounds, baseline),
+        search=search,
+        trees=search == FORECAST and trees_of(target, arms),
+        experts=experts_of(target, arms) if search == FORECAST else None,
         notes=tuple(notes),
         fit=fits,
         cwd=None if demo or target.may_run else os.getcwd(),  # noqa: PTH109 - as the user sees it

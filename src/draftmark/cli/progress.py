@@ -29,9 +29,9 @@ def _bars(console: Console) -> Progress:
 class RunProgress:
     """tune.trial.Observer on a console."""
 
-    def __init__(self, console: Console, *, total: int, done: int) -> None:
+    def __init__(self, console: Console, *, total: int | None, done: int) -> None:
         self._bars = _bars(console)
-        self._left = total - done
+        self._left = None if total is None else total - done  # what a search asks for is not known beforehand
         self._spent_s: list[float] = []
         self._trials: TaskID = self._bars.add_task("trials", total=total, completed=done, note="")
         self._arm = self._told = ""
@@ -49,7 +49,7 @@ class RunProgress:
     def trial_begins(self, slot: Slot) -> None:
         """Name the arm on the bar."""
         note = f"round {slot.round}, {slot.arm.label}"
-        if self._spent_s:
+        if self._spent_s and self._left is not None:
             left_s = self._left * sum(self._spent_s) / len(self._spent_s)
             note += f", about {left_s / 60:.0f} min left" if left_s >= 90 else f", about {left_s:.0f} s left"
         self._bars.update(self._trials, note=note)
@@ -81,7 +81,8 @@ class RunProgress:
     def trial_ends(self, trial: Trial) -> None:
         """One line a trial, kept on the screen."""
         self._bars.advance(self._trials)
-        self._left -= 1
+        if self._left is not None:
+            self._left -= 1
         self._spent_s.append(trial.total_s)
         start = f"ready in {trial.start_s:.1f} s, " if trial.start_s is not None else ""
         line = (

@@ -16,6 +16,7 @@ from draftmark.model import Arm
 
 if TYPE_CHECKING:
     from draftmark.cli.target import Target
+    from draftmark.engines.model_config import ModelShape
 
 LEVELS = (1, 8, 32)
 _CONTEXT = 1024
@@ -69,6 +70,19 @@ def described(
         )
     except DraftmarkError:
         return None
+
+
+def shape_of(target: Target, depth: int) -> ModelShape | None:
+    """The model that a service serves; None where that, or its card, is not known.
+
+    Raises:
+        DraftmarkError: The model cannot be read.
+    """
+    if not isinstance(target.engine, SGLang):
+        return None
+    drafting = _drafting(target.command, target.engine, depth)
+    found = served(target.command, drafting, scene_of(target, with_log=False), target.version)
+    return None if found is None else found[0].shape
 
 
 def _drafting(command: tuple[str, ...], engine: SGLang, depth: int) -> Sequence[str]:

@@ -16,12 +16,13 @@ from draftmark.cli.output import progress_console
 from draftmark.cli.planning import Planned, planned
 from draftmark.cli.progress import RunProgress
 from draftmark.cli.reporting import rederive, show, write_reports
+from draftmark.cli.searching import learned_from
 from draftmark.errors import Interrupted, RefusedError, UsageError
 from draftmark.load.client import run_closed_loop
 from draftmark.model import Arm, Trial
 from draftmark.run.directory import RunDirectory
 from draftmark.run.lock import exclusive
-from draftmark.run.records import RunInfo
+from draftmark.run.records import FORECAST, RunInfo
 from draftmark.service.host import SystemClock, listener_at
 from draftmark.tune.measuring import Limits
 from draftmark.tune.runner import Journal, Sweep
@@ -35,6 +36,7 @@ _START_S = 600.0
 # What a run fixes at its beginning; giving it again with --resume would be ignored.
 _FIXED = (
     "depth",
+    "search",
     "rounds",
     "concurrency",
     "workload",
@@ -120,7 +122,7 @@ def sweep(work: Planned, directory: RunDirectory, *, keep: bool = False) -> None
     finished = directory.finished()
     with (
         work.target.rig(clock) as rig,
-        RunProgress(progress_console(), total=len(work.info.schedule), done=len(finished)) as observer,
+        RunProgress(progress_console(), total=len(work.info.schedule) or None, done=len(finished)) as observer,
     ):
         loop = Sweep(
             directory=directory,
@@ -149,7 +151,11 @@ def sweep(work: Planned, directory: RunDirectory, *, keep: bool = False) -> None
             ),
             journal=journal,
             after=partial(_after, directory),
+            keeps=keep and work.target.may_run,
             to_keep=partial(_to_keep, work, directory) if keep and work.target.may_run else _nothing,
+            live=work.target.may_run and work.info.search == FORECAST,
+            learn=partial(learned_from, work.target, work.info),
+            tell=observer.note,
         )
         try:
             loop.run()

@@ -66,16 +66,25 @@ def print_plan(document: Mapping[str, Any], console: Console) -> None:
         hanging(console, "order: ", " ".join(schedule), "dim")
     started = sum(text(arm, "verdict") == "start" for arm in arms)
     restarts, minutes = number(document, "restarts"), number(document, "minutes")
-    about = figures.UNKNOWN if minutes is None else f"{minutes:.0f}" if minutes >= 1 else "less than 1"
-    line(
-        console,
-        f"{started} of {plural(len(arms), 'arm')} to start: {plural(restarts, 'restart')}, about {about} min.",
-        "bold",
-    )
+    most, longest = number(document, "restarts_most"), number(document, "minutes_most")
+    cost = f"{plural(restarts, 'restart')}, about {_minutes(minutes)}"
+    if most is not None and most != restarts:
+        cost = f"about {cost.replace(', about', ',')}; at most {most:.0f}, {_minutes(longest)}"
+        hanging(
+            console,
+            "order: ",
+            "by forecast: the baseline first and last, between them what is worth a start",
+            "dim",
+        )
+    line(console, f"{started} of {plural(len(arms), 'arm')} to start: {cost}.", "bold")
     assumed = mapping(document, "assumed")
     if assumed:
         start, measure = (figures.duration(number(assumed, key)) for key in ("start_s", "measure_s"))
         line(console, f"assumed: a start takes {start}, the measurements of a trial {measure}", "dim")
+
+
+def _minutes(minutes: float | None) -> str:
+    return figures.UNKNOWN if minutes is None else f"{minutes:.0f} min" if minutes >= 1 else "less than 1 min"
 
 
 def _print_load_from(document: Document, console: Console) -> None:

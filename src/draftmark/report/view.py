@@ -79,6 +79,8 @@ class ArmView:
     @property
     def measured(self) -> bool:
         """Whether there is any figure to show."""
+        if self.status == "predicted":
+            return False
         return any(figure.tok_s is not None for figure in (self.latency, self.throughput, *self.axes.values()))
 
 

@@ -26,6 +26,7 @@ from draftmark.run.records import (
     decode_lines,
     encode_document,
     encode_line,
+    learned,
 )
 from draftmark.run.redact import Redactor
 
@@ -216,8 +217,11 @@ class RunDirectory:
         return cls(path, info)
 
     def action(self, action: Action) -> None:
-        """Append one action."""
-        with storing(self.path), (self.path / "actions.jsonl").open("ab", buffering=0) as file:
+        """Append one action. What a power cut has torn off goes first, so that the rest stays readable."""
+        with storing(self.path), (self.path / "actions.jsonl").open("a+b", buffering=0) as file:
+            size = file.seek(0, os.SEEK_END)
+            if size and os.pread(file.fileno(), 1, size - 1) != b"\n":
+                file.truncate(os.pread(file.fileno(), size, 0).rfind(b"\n") + 1)
             file.write(encode_line(action))
 
     def trial(self, directory: str) -> TrialWriter:
@@ -250,9 +254,19 @@ class RunDirectory:
         Raises:
             BadInputError: A finished trial cannot be read.
         """
+        log = self.path / "actions.jsonl"
+        actions = decode_lines(log.read_bytes(), Action) if log.exists() else ()
+        try:
+            info = learned(self.info, actions)
+        except (LookupError, TypeError, ValueError, msgspec.DecodeError) as error:
+            raise BadInputError(
+                f"{log} cannot be understood",
+                evidence=(str(error),),
+                next_step="it was damaged; begin a new run",
+            ) from None
         trials: list[TrialRecord] = []
         strays: list[str] = []
-        planned = {slot.number: slot.arm for slot in self.info.schedule}
+        planned = {slot.number: slot.arm for slot in info.schedule}
         for number, path in self._finished():
             try:
                 trial = decode((path / "trial.json").read_bytes(), Trial)
@@ -269,9 +283,7 @@ class RunDirectory:
                 continue
             why, fault = _why(path / WHY)
             trials.append(TrialRecord(trial=trial, requests=records, why=why, why_fault=fault))
-        log = self.path / "actions.jsonl"
-        actions = decode_lines(log.read_bytes(), Action) if log.exists() else ()
-        return RunRecord(info=self.info, actions=actions, trials=tuple(trials), strays=tuple(strays))
+        return RunRecord(info=info, actions=actions, trials=tuple(trials), strays=tuple(strays))
 
     def write(self, name: str, data: bytes) -> Path:
         """A derived file, such as `result.json`; replaced as a whole."""

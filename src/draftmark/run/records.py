@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import msgspec
@@ -13,6 +14,13 @@ T = TypeVar("T")
 
 RUN_SCHEMA = "draftmark.run/1"
 WHY_SCHEMA = "draftmark.why/1"
+
+GRID, FORECAST = "grid", "forecast"
+"""How a run finds its depth: every arm in rounds, or each start by what those before it showed."""
+
+NEXT, FITTED, ENOUGH, FINISH = "next", "fitted", "enough", "finish"
+"""Actions that later ones depend on: a slot was asked for; a start's log told what fits; no further slot is worth
+its start; the run is over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +52,9 @@ class RunInfo:
         cwd: Working directory, in which a relative path of the command line means something.
         notes: What was found before the first start and bears on the result.
         fit: What each arm leaves of the memory, as predicted before the first start; None where nobody could tell.
+        search: `grid`, with its whole schedule here; or `forecast`, which asks for one slot after the other.
+        trees: Drafts branch, so that one depth's rounds do not tell another's.
+        experts: Of a mixture: how many a layer has, and how many of them a token chooses; None where not known.
     """
 
     schema: str = RUN_SCHEMA
@@ -67,6 +78,9 @@ class RunInfo:
     notes: tuple[str, ...] = ()
     cwd: str | None = None
     fit: Fit | None = None
+    search: str = GRID
+    trees: bool = False
+    experts: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +148,28 @@ class RunRecord:
     actions: tuple[Action, ...]
     trials: tuple[TrialRecord, ...]
     strays: tuple[str, ...] = ()
+
+
+def learned(info: RunInfo, actions: Sequence[Action]) -> RunInfo:
+    """The plan with what became known on the way: slots that were asked for, and what fits by a start's own log."""
+    arms = {arm.name: arm for arm in (info.baseline, *info.arms)}
+    slots = {slot.number: slot for slot in info.schedule}
+    for action in actions:
+        arm = arms.get(str(action.detail.get("arm")))
+        if action.what == NEXT and action.trial is not None and arm is not None:
+            slots[action.trial] = Slot(number=action.trial, round=int(action.detail.get("round", 1)), arm=arm)
+        elif action.what == FITTED:
+            info = replace(
+                info,
+                fit=msgspec.convert(action.detail["fit"], Fit),
+                refused=msgspec.convert(action.detail["refused"], dict[str, Refusal]),
+            )
+    return replace(info, schedule=tuple(slots[number] for number in sorted(slots)))
+
+
+def fitted(fit: Fit, refused: Mapping[str, Refusal]) -> dict[str, Any]:
+    """The detail of an action that says what fits, and which arms are not started."""
+    return {"fit": msgspec.to_builtins(fit), "refused": msgspec.to_builtins(dict(refused))}
 
 
 def encode_line(record: object) -> bytes:

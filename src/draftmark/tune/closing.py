@@ -51,16 +51,27 @@ class Ends:
         if self.supervisor.identity() is None:
             return None
         client = self._client()
+        self._refuse_if_used(client)
+        self.on_wait("stopping the service, once it is idle", self.drain.timeout_s)
+        return self.drain.stop(client)
+
+    def refuse_if_used(self) -> None:
+        """Look before what runs is measured.
+
+        Raises:
+            RefusedError: Others use it, and the policy is not to disturb them.
+        """
+        self._refuse_if_used(self._client())
+
+    def _refuse_if_used(self, client: EngineClient) -> None:
         if self.watch is not None:
             self.on_wait("looking for others' requests", self.watch.look_s)
             if (reason := self.watch.settled(client)) is not None:
                 raise RefusedError(
-                    "others use the service, and a restart would disturb them",
+                    "others use the service, and a run would disturb them",
                     evidence=(reason,),
                     next_step="come back when it is quiet, or --foreign wait, or --foreign ignore",
                 )
-        self.on_wait("stopping the service, once it is idle", self.drain.timeout_s)
-        return self.drain.stop(client)
 
     def put_back(self, *, hurry: bool) -> bool:
         """The service as it was found; whether it serves again.

@@ -21,7 +21,7 @@ from draftmark.tune.statistics import (
 )
 from draftmark.tune.verdicts import AxisDecision, Conclusion, Interval, Verdict, conclude, label, listed, load
 
-__all__ = ["Conclusion", "Observation", "conclude", "decide"]
+__all__ = ["Conclusion", "Observation", "conclude", "decide", "joint_levels"]
 
 ERROR_RATE = 0.05  # of a whole sweep: one interval or more misses its true ratio
 PRACTICAL_GAIN = 0.10  # "keep what you have" is said only if no arm can plausibly gain this much
@@ -138,6 +138,15 @@ def decide(
         labels=labels or {},
     )
     return tuple(_judge(axis, rules) for axis in axes)
+
+
+def joint_levels(observations: Sequence[Observation]) -> dict[int, dict[int, float]]:
+    """Per concurrency the one figure of each trial, over all workloads: what is decided by, in tok/s."""
+    joint = {a.concurrency: a for a in _axes(observations)}  # `all@c` comes last and wins
+    return {
+        concurrency: {trial: math.exp(point.value) for trial, point in zip(axis.trials, axis.points, strict=True)}
+        for concurrency, axis in joint.items()
+    }
 
 
 def _all_ceilings(axes: Sequence[_Axis], single: Mapping[tuple[str, str], float]) -> dict[tuple[str, str], float]:

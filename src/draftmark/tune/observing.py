@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from itertools import zip_longest
 from typing import Any
 
 from draftmark.load.measurement import measure
-from draftmark.model import Measurement, Trial, TrialStatus
+from draftmark.model import Acceptance, Measurement, Trial, TrialStatus
 from draftmark.run.records import RunInfo, TrialRecord
 from draftmark.tune.decide import Observation
 
@@ -41,6 +42,14 @@ def measurements(record: TrialRecord, info: RunInfo) -> Measured:
 def observations(
     trials: Sequence[Trial], measured: dict[int, Measured], info: RunInfo, steady: frozenset[str]
 ) -> list[Observation]:
+    """What is decided by: a trial's undisturbed figures, one entry an axis.
+
+    Args:
+        trials: All of the run.
+        measured: Their measurements, by number.
+        info: The plan.
+        steady: From `steady_axes`.
+    """
     found = []
     for trial in trials:
         if trial.status is not TrialStatus.MEASURED:
@@ -134,8 +143,32 @@ def acceptance_of(used: Sequence[Measurement]) -> dict[str, Any]:
 
 
 def seconds_between(start: str, end: str) -> float:
+    """From one ISO 8601 time to another."""
     return (datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds()
 
 
 def rounded(value: float | None) -> float | None:
+    """To the digits that are printed."""
     return None if value is None else float(f"{value:.{_DIGITS}g}")
+
+
+def pooled(used: Sequence[Measurement]) -> Acceptance | None:
+    """What became of the drafts over several measurements, as if they were one; None where none told."""
+    told = [m.acceptance for m in used if m.acceptance is not None]
+    if not told:
+        return None
+
+    def total(values: Sequence[int | None]) -> int | None:
+        known = [value for value in values if value is not None]
+        return sum(known) if len(known) == len(values) else None
+
+    counted = all(each.histogram for each in told)
+    columns = zip_longest(*(each.histogram for each in told), fillvalue=0) if counted else ()
+    return Acceptance(
+        drafts=total([each.drafts for each in told]),
+        drafted_tokens=total([each.drafted_tokens for each in told]),
+        accepted_tokens=total([each.accepted_tokens for each in told]),
+        output_tokens=total([each.output_tokens for each in told]),
+        source=told[0].source,
+        histogram=tuple(sum(column) for column in columns),
+    )

@@ -13,6 +13,7 @@ MAX_ENTRIES = 1000  # more is a typing slip, not a plan
 _NUMBER = re.compile(r"[0-9]{1,9}", re.ASCII)
 _EXAMPLES = "give depths as 0..8, as off,4,8,16, or mixed as off,2..6"
 _ADAPTIVE = "adaptive"
+_USUAL = 3  # depths that a forecast measures, in the middle
 
 
 def parse_depths(text: str) -> tuple[int, ...]:
@@ -116,13 +117,30 @@ def expected_restarts(slots: Sequence[Slot]) -> int:
     return len(slots)
 
 
-def expected_minutes(start_s: float, measure_s: float, stop_s: float, slots: Sequence[Slot]) -> float:
-    """How long the schedule takes, in minutes.
+def forecast_trials(arms: int, rounds: int) -> tuple[int, int]:
+    """Trials of a run by forecast: as expected, and the most.
+
+    The baseline first and last; between them three depths or fewer (docs/search.md), and the choice once more. At
+    most every depth, the choice as often as rounds say, the baseline after each time. Trials that were disturbed
+    and are tried again come on top.
+
+    Args:
+        arms: That may be started, beside the baseline.
+        rounds: How often the choice is measured at most.
+    """
+    if not arms:
+        return 1, 1
+    again = min(rounds - 1, 1)
+    return 2 + min(arms, _USUAL) + again, 1 + arms + (rounds - 1) + max(rounds - 1, 1)
+
+
+def expected_minutes(start_s: float, measure_s: float, stop_s: float, trials: int) -> float:
+    """How long so many trials take, in minutes.
 
     Args:
         start_s: Start to ready.
         measure_s: All workloads at all concurrencies of one trial, warm-up included.
         stop_s: Drain to gone.
-        slots: From `schedule`.
+        trials: How many.
     """
-    return len(slots) * (start_s + measure_s + stop_s) / 60.0
+    return trials * (start_s + measure_s + stop_s) / 60.0

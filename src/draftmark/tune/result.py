@@ -7,7 +7,7 @@ from statistics import geometric_mean, median
 from typing import Any
 
 from draftmark.model import Arm, Measurement, Trial, TrialStatus
-from draftmark.run.records import RunInfo, RunRecord
+from draftmark.run.records import FINISH, Action, RunInfo, RunRecord
 from draftmark.tune import deaths
 from draftmark.tune.capacity import capacity_warnings, limits_document, limits_of, limits_of_arm
 from draftmark.tune.decide import Conclusion, conclude, decide
@@ -23,6 +23,8 @@ from draftmark.tune.observing import (
     steady_axes,
     values_of,
 )
+from draftmark.tune.predicted import Forecasts
+from draftmark.tune.steering import stopped
 from draftmark.tune.verdicts import AxisDecision, Interval
 
 
@@ -41,7 +43,8 @@ def derive(record: RunRecord) -> dict[str, Any]:
         labels=labels,
     )
     conclusion = conclude(decisions, baseline=info.baseline.name, labels=labels)
-    end = next((a for a in reversed(record.actions) if a.what == "finish"), None)
+    end = next((a for a in reversed(record.actions) if a.what == FINISH), None)
+    forecasts = Forecasts.of(record)
     missing = _missing(record)
     complete = end is not None and not missing
     return {
@@ -69,7 +72,11 @@ def derive(record: RunRecord) -> dict[str, Any]:
         "settings": info.settings,
         "baseline": {"arm": info.baseline.name, "depth": info.baseline.depth},
         "arms": [
-            {**_arm(arm, info, trials, measured, decisions, steady), "why": deaths.latest(record.trials, arm)}
+            {
+                **_arm(arm, info, trials, measured, decisions, steady),
+                **forecasts.arm(arm),
+                "why": deaths.latest(record.trials, arm),
+            }
             for arm in info.arms
         ],
         "axes": [_axis(d) for d in decisions],
@@ -85,11 +92,14 @@ def derive(record: RunRecord) -> dict[str, Any]:
         "verdict": conclusion.sentence,
         "exit_status": exit_status(conclusion),
         "restarts": sum(1 for t in trials if t.start_s is not None or t.status is TrialStatus.DID_NOT_START)
-        + sum(1 for action in record.actions if action.what == "kept" or action.detail.get("serves")),
+        + sum(1 for action in record.actions if action.what == "kept" or _started_again(action)),
         "downtime_s": rounded(sum(known)) if (known := _downtimes(record)) else None,
         "restored": bool(end.detail.get("restored")) if end is not None else None,
         "kept": end.detail.get("kept") if end is not None else None,
         "complete": complete,
+        "search": info.search,
+        "steps": forecasts.steps(),
+        "stop": stopped(record.actions),
         "trials": [
             {**_trial(r.trial, info, measured[r.trial.number]), "why": deaths.told(r)} for r in record.trials
         ],
@@ -99,9 +109,14 @@ def derive(record: RunRecord) -> dict[str, Any]:
 
 def _downtimes(record: RunRecord) -> list[float]:
     """Seconds in which nobody was served: of the trials, of the first stop, and of putting the service back."""
-    ends = [a for a in record.actions if a.what == "vacated" or (a.what == "restored" and a.detail.get("serves"))]
+    ends = [a for a in record.actions if a.what == "vacated" or _started_again(a)]
     found = [r.trial.downtime_s for r in record.trials if r.trial.downtime_s]
     return [*found, *(float(action.detail.get("seconds", 0.0)) for action in ends)]
+
+
+def _started_again(action: Action) -> bool:
+    """The service was put back by a start; one that was only measured as it ran was not."""
+    return action.what == "restored" and bool(action.detail.get("serves") and action.detail.get("restarted", True))
 
 
 def exit_status(conclusion: Conclusion) -> int:
@@ -254,7 +269,7 @@ def _warnings(record: RunRecord, decisions: Sequence[AxisDecision]) -> list[str]
     if record.strays:
         found.append(f"not trials of this run, counted nowhere: {', '.join(record.strays)}")
     missing = _missing(record)
-    if missing and any(action.what == "finish" for action in record.actions):
+    if missing and any(action.what == FINISH for action in record.actions):
         found.append(f"the run finished, but the records of trial {', '.join(map(str, missing))} are gone")
     torn = [r.trial.directory for r in record.trials if r.torn]
     if torn:

@@ -1,17 +1,20 @@
-"""The loop over a schedule: which trials are still to run, and when to stop. Joins the plan to the world."""
+"""The loop over trials: what `steering` asks for is run, until it is enough. Joins the plan to the world."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from draftmark.errors import DraftmarkError, FailedError, RefusedError
+from draftmark.errors import BusyError, DraftmarkError, FailedError, RefusedError
 from draftmark.model import Arm, Foreign, Trial, TrialStatus
 from draftmark.ports import Clock
 from draftmark.run.directory import RunDirectory
-from draftmark.run.records import Action, Slot
+from draftmark.run.records import ENOUGH, FINISH, FITTED, NEXT, Action, Slot
 from draftmark.tune.closing import Ends
 from draftmark.tune.disturbance import FOREIGN
+from draftmark.tune.predicted import asked_for
+from draftmark.tune.steering import Next, baseline_failed, disturbed, steer
 from draftmark.tune.trial import TrialRunner
 
 # So many trials in a row that were disturbed say that this host cannot measure now.
@@ -19,6 +22,14 @@ _HOPELESS = 3
 
 
 def _nothing() -> Arm | None:
+    return None
+
+
+def _learn_nothing(_log: Path) -> dict[str, object] | None:
+    return None
+
+
+def _silent(_line: str) -> None:
     return None
 
 
@@ -43,15 +54,26 @@ class Journal:
         )
 
 
+@dataclass(slots=True)
+class _Stay:
+    """Of one pass: whether what served has been stopped."""
+
+    vacant: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
-    """One pass over what is left of a run's schedule.
+    """One pass over what is left of a run.
 
     Attributes:
         trials: Runs a single trial.
         ends: What happens to the service before the first and after the last.
         after: Called with each finished trial, to derive and show what is known so far.
-        to_keep: Asked when all is measured: the arm that is to serve from now on; None for the original.
+        keeps: Whether an arm may be kept at the end.
+        to_keep: Asked then, when all is measured: the arm that is to serve from now on; None for the original.
+        live: What runs already may be measured without a restart, before the first and after the last.
+        learn: From the log of the baseline's own start to what fits, as the detail of an action; None for nothing.
+        tell: Told why each trial that was asked for is worth its start.
     """
 
     directory: RunDirectory
@@ -59,43 +81,44 @@ class Sweep:
     ends: Ends
     journal: Journal
     after: Callable[[Trial], None]
+    keeps: bool = False
     to_keep: Callable[[], Arm | None] = _nothing
+    live: bool = False
+    learn: Callable[[Path], dict[str, object] | None] = _learn_nothing
+    tell: Callable[[str], None] = _silent
 
     def run(self) -> None:
-        """Run every slot that has no finished trial yet, and leave the service as it was, or with what is kept.
+        """Run all that is left, and leave the service as it was, or with what is kept.
 
         Raises:
             FailedError: The baseline itself does not start: there is nothing to compare with.
             RefusedError: Others use the service.
             UnrestoredError: The service could not be put back.
         """
-        info = self.directory.info
         record = self.directory.load()
-        # A service that did not start as it is may have been mended since: it is tried again.
-        past = [r.trial for r in record.trials if not self._baseline_failed(r.trial)]
-        finished = {trial.number for trial in past}
-        gone = {trial.arm.name for trial in past if trial.status is TrialStatus.DID_NOT_START}
-        left = [s for s in info.schedule if s.number not in finished and s.arm.name not in gone]
-        if not left and any(action.what == "finish" for action in record.actions):
+        step = steer(record)
+        if step.slot is None and any(action.what == FINISH for action in record.actions):
             return  # nothing is done, so nothing is written
-        self.journal.write("resume" if past else "begin", detail={"finished": sorted(finished)})
+        past = [r.trial for r in record.trials if not baseline_failed(r.trial, record)]
+        self.journal.write("resume" if past else "begin", detail={"finished": sorted(t.number for t in past)})
+        stay = _Stay()
         hurry = True  # until it is known that nobody interrupted
         kept = None
         try:
-            if left:
-                self._vacate()
-                self._trials(left, gone, _slowest(past, info.baseline))
-            kept = self._keep(vacant=bool(left))
+            last = self._trials(step, stay, _slowest(past, record.info.baseline))
+            kept = self._keep(stay)
             hurry = False
         except DraftmarkError:
             hurry = False
             raise
         finally:
             if kept is None:
-                self._put_back(hurry=hurry)
-        self.journal.write("finish", detail={"restored": kept is None, "kept": kept.name if kept else None})
+                self._put_back(stay, hurry=hurry)
+        if kept is None and last is not None:
+            self._close(last)
+        self.journal.write(FINISH, detail={"restored": kept is None, "kept": kept.name if kept else None})
 
-    def _put_back(self, *, hurry: bool) -> None:
+    def _put_back(self, stay: _Stay, *, hurry: bool) -> None:
         began = self.ends.clock.monotonic()
         try:
             serves = self.ends.put_back(hurry=hurry)
@@ -103,43 +126,85 @@ class Sweep:
             self.journal.write("not-restored", detail={"because": error.what})
             raise
         seconds = round(self.ends.clock.monotonic() - began, 3)
-        self.journal.write("restored", detail={"serves": serves, "seconds": seconds})
+        self.journal.write("restored", detail={"serves": serves, "seconds": seconds, "restarted": stay.vacant})
 
-    def _vacate(self) -> None:
-        report = self.ends.vacate()
+    def _vacate(self, stay: _Stay) -> None:
+        """Stop what serves, before the first start; from then on the service is ours."""
+        if stay.vacant:
+            return
+        stay.vacant = True  # also where that fails half-way
+        try:
+            report = self.ends.vacate()
+        except (RefusedError, BusyError):
+            stay.vacant = False
+            raise
         if report is not None:
             detail: dict[str, object] = {"outcome": report.outcome, "seconds": round(report.seconds, 3)}
             self.journal.write("vacated", detail={**detail, "waited_s": report.waited_s, "because": report.because})
 
-    def _trials(self, left: Sequence[Slot], gone: set[str], baseline_start_s: float | None) -> None:
+    def _trials(self, step: Next, stay: _Stay, baseline_start_s: float | None) -> Next | None:
+        """Run what is asked for; the last trial where that needs no start of ours, else None."""
         void_in_a_row = 0
         own = self.directory.info.baseline
-        for slot in left:
-            # An arm that did not start is not retried: it would only cost another restart.
-            if slot.arm.name in gone:
-                continue
-            trial = self._one(slot, baseline_start_s)
+        while (slot := step.slot) is not None:
+            if step.closing and self.live and not self.keeps:
+                return step
+            in_place = self._in_place(slot)
+            if in_place:
+                self.ends.refuse_if_used()
+            else:
+                self._vacate(stay)
+            trial = self._one(step, baseline_start_s, in_place=in_place)
             if trial.arm == own and trial.start_s is not None:
                 baseline_start_s = max(trial.start_s, baseline_start_s or 0.0)
+            self._learn(trial)
             self.after(trial)
             if trial.status is TrialStatus.DID_NOT_START:
                 self._must_start(trial)
-                gone.add(slot.arm.name)
             self._must_be_alone(trial)
-            void_in_a_row = void_in_a_row + 1 if _disturbed(trial) else 0
+            void_in_a_row = void_in_a_row + 1 if disturbed(trial) else 0
             if void_in_a_row >= _HOPELESS:
                 self.journal.write(
                     "give-up", slot.number, {"because": f"{_HOPELESS} trials in a row were disturbed"}
                 )
-                break
+                return None
+            step = steer(self.directory.load())
+        self._enough(step)
+        return None
 
-    def _keep(self, *, vacant: bool) -> Arm | None:
+    def _in_place(self, slot: Slot) -> bool:
+        """Once: where what runs is not as it was thought to be, or does not serve, the baseline is started."""
+        first = slot.arm == self.directory.info.baseline and not self.directory.finished()
+        return self.live and first and self.ends.supervisor.identity() is not None
+
+    def _close(self, last: Next) -> None:
+        """The service as it was found serves again: measured once more, as it runs."""
+        trial = self._one(last, None, in_place=True)
+        self.after(trial)
+        self._enough(steer(self.directory.load()))
+
+    def _enough(self, step: Next) -> None:
+        if step.because:
+            because = step.because if step.slot is None else "stop: the service is as it was, and serves"
+            self.journal.write(ENOUGH, detail={"because": because})
+            self.tell(because)
+
+    def _learn(self, trial: Trial) -> None:
+        """What fits, by the log of the first start of the baseline: once a run."""
+        if trial.arm != self.directory.info.baseline or trial.start_s is None:
+            return
+        if any(action.what == FITTED for action in self.directory.load().actions):
+            return
+        detail = self.learn(self.directory.path / "trials" / trial.directory / "server.log")
+        if detail is not None:
+            self.journal.write(FITTED, trial.number, detail)
+
+    def _keep(self, stay: _Stay) -> Arm | None:
         """Start what is to be kept, and keep it; None where the original is to come back."""
         arm = self.to_keep()
         if arm is None or arm == self.directory.info.baseline:
             return None
-        if not vacant:
-            self._vacate()
+        self._vacate(stay)
         writer = self.directory.trial("kept")
         try:
             self.ends.keep(arm, writer.log)
@@ -158,11 +223,8 @@ class Sweep:
                 next_step="come back when it is quiet, or --foreign wait, or --foreign ignore",
             )
 
-    def _baseline_failed(self, trial: Trial) -> bool:
-        return trial.arm == self.directory.info.baseline and trial.status is TrialStatus.DID_NOT_START
-
     def _must_start(self, trial: Trial) -> None:
-        if self._baseline_failed(trial):
+        if trial.arm == self.directory.info.baseline:
             raise FailedError(
                 "the service does not start as it is now configured",
                 evidence=(*self._cause(trial), *(tuple(e.text for e in trial.evidence) or (trial.because or "",))),
@@ -176,16 +238,17 @@ class Sweep:
             return ()
         return (f"{why.cause} ({why.confidence}): {why.summary}",)
 
-    def _one(self, slot: Slot, baseline_start_s: float | None) -> Trial:
+    def _one(self, step: Next, baseline_start_s: float | None, *, in_place: bool) -> Trial:
+        slot = step.slot
+        assert slot is not None  # noqa: S101 - asked for
+        if step.asked:
+            self.journal.write(NEXT, slot.number, asked_for(step))
+            self.tell(step.because)
         writer = self.directory.trial(f"{slot.number:02d}-{slot.arm.name}")
-        return self.trials.run(slot, writer, baseline_start_s=baseline_start_s)
+        return self.trials.run(slot, writer, baseline_start_s=baseline_start_s, in_place=in_place)
 
 
 def _slowest(trials: Sequence[Trial], baseline: Arm) -> float | None:
     """Seconds of the baseline's slowest start so far."""
     starts = (trial.start_s for trial in trials if trial.arm == baseline)
     return max((start_s for start_s in starts if start_s is not None), default=None)
-
-
-def _disturbed(trial: Trial) -> bool:
-    return trial.status is TrialStatus.VOID and any(trial.disturbed.values())

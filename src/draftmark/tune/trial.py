@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import dropwhile
 from typing import Protocol
 
 from draftmark.errors import BusyError, StartError
@@ -17,6 +18,7 @@ from draftmark.model import (
     Evidence,
     FitFigures,
     Foreign,
+    Health,
     RequestRecord,
     ServerLimits,
     SpeculationState,
@@ -150,13 +152,21 @@ class TrialRunner:
     redactor: Redactor = _NO_SECRETS
     post_mortem: PostMortem | None = None
 
-    def run(self, slot: Slot, writer: TrialWriter, *, baseline_start_s: float | None = None) -> Trial:
+    def run(
+        self,
+        slot: Slot,
+        writer: TrialWriter,
+        *,
+        baseline_start_s: float | None = None,
+        in_place: bool = False,
+    ) -> Trial:
         """One trial, to its end; the server is stopped however it ends.
 
         Args:
             slot: What is tried.
             writer: Of its record.
             baseline_start_s: The slowest start of the baseline so far.
+            in_place: What runs already is measured: nothing is started, and it goes on serving.
 
         Raises:
             RefusedError: Something else listens where the server should.
@@ -172,8 +182,11 @@ class TrialRunner:
         hurry, ready = True, None  # until it is known that nobody interrupted
         try:
             try:
-                self._await_quiet(slot, notes)
-                ready = self._start(slot, command, writer, notes, self.limits.start_s(baseline_start_s))
+                if in_place:
+                    ready = self._as_it_runs(slot)
+                else:
+                    self._await_quiet(slot, notes)
+                    ready = self._start(slot, command, writer, notes, self.limits.start_s(baseline_start_s))
                 self._verify(slot.arm, ready.client, writer, notes)
                 self._measure(slot, ready, writer, notes)
             except _Over as over:
@@ -184,12 +197,14 @@ class TrialRunner:
             hurry = False
         finally:
             stopping = self.clock.monotonic()
-            self.observer.phase(slot, "stopping the server", None)
-            self.act("stop", slot.number, {})
             try:
-                notes.stop = self._stop(ready, hurry=hurry)
+                if not in_place:
+                    self.observer.phase(slot, "stopping the server", None)
+                    self.act("stop", slot.number, {})
+                    notes.stop = self._stop(ready, hurry=hurry)
                 ended = self.clock.monotonic()
-                self.supervisor.gather_log()
+                if not in_place:
+                    self.supervisor.gather_log()
             finally:
                 writer.close()
                 writer.scrub_log(self.redactor)
@@ -244,6 +259,23 @@ class TrialRunner:
                 notes.disturbed["host"] = (reason,)
                 raise _Over(TrialStatus.VOID, reason)
             self.observer.phase(slot, f"waiting for a quiet host ({load.busiest})", self.limits.quiet_timeout_s)
+
+    def _as_it_runs(self, slot: Slot) -> Ready:
+        self._autopsy.watch()
+        self.act("in-place", slot.number, {})
+        original = self.supervisor.original
+        identity = self.supervisor.identity()
+        client = self.engine.client(self.reach(self.engine.base_url(original)), self.engine.headers(original))
+        runs = [c for c in self.supervisor.commands() if self.engine.recognises(c)]
+        if runs and _flags(runs[-1]) != _flags(original):
+            raise _Over(TrialStatus.VOID, "what runs was started with other flags than the service has now")
+        if identity is None or client.health() is not Health.READY:
+            raise _Over(TrialStatus.VOID, "the service does not serve as it is")
+        try:
+            client.generate_one()
+        except StartError as error:
+            raise _Over(TrialStatus.VOID, f"the service does not serve as it is: {error}") from None
+        return Ready(client=client, identity=identity, start_s=0.0)
 
     def _start(
         self, slot: Slot, command: tuple[str, ...], writer: TrialWriter, notes: _Notes, limit_s: float
@@ -414,6 +446,11 @@ class TrialRunner:
             notes.because = f"depth {arm.depth} drafted no token at all: a dead depth, not a tie with off"
         else:
             notes.status = TrialStatus.MEASURED
+
+
+def _flags(command: Sequence[str]) -> list[str]:
+    """A command line behind its program, which may be called by another path."""
+    return list(dropwhile(lambda word: not word.startswith("-"), command[1:]))
 
 
 def _rounded(value: float | None) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -268,8 +268,11 @@ class SystemdSupervisor:
 
     @contextmanager
     def measuring(self) -> Iterator[None]:
-        """While inside, whatever would stop, change or restart the unit raises MeasuringError, in any process."""
-        with self._interlock.measuring(), self.lease.measuring():
+        """While inside, whatever would stop, change or restart the unit raises MeasuringError, in any process.
+
+        In this process alone once the unit is put back: it is not held any more.
+        """
+        with self._interlock.measuring(), nullcontext() if self.restored is not None else self.lease.measuring():
             yield
 
     def check(self) -> None:
