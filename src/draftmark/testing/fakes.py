@@ -11,7 +11,7 @@ import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from draftmark.errors import DraftmarkError, HostError, RefusedError, StartError
@@ -86,6 +86,8 @@ class FakeWorld:
         fits: What the engine predicts of memory.
         found: What every server's log says of its memory.
         limits: What a server says that it takes at once, by the arm's name.
+        chain: Chance of each draft, given that those before it were taken: answers then tell their rounds by drafts
+            accepted.
         events: Everything that was done: `start d4`, `measure copy@1`, `stop`, ….
     """
 
@@ -106,6 +108,7 @@ class FakeWorld:
     found: FitFigures | None = None
     limits: Mapping[str, ServerLimits] = field(default_factory=dict)
     accept: float = 0.5
+    chain: float | None = None
     seed: int = 1
     clock: FakeClock = field(default_factory=FakeClock)
     events: list[str] = field(default_factory=list)
@@ -270,6 +273,7 @@ class FakeSupervisor:
         self._engine = FakeEngine(world)
         self._interlock = Interlock()
         self.kept: tuple[str, ...] | None = None
+        self._untouched = world.running is not None
 
     def start(self, command: Sequence[str], log: Path) -> Identity:
         """Start, or write the reason into the log and end."""
@@ -315,11 +319,11 @@ class FakeSupervisor:
         self.kept = tuple(command)
 
     def restore(self, *, force: bool = False) -> bool:
-        """Nothing ran before."""
+        """What ran before runs on, or again."""
         self._world.happens("restore")
-        if self._world.running is not None:
+        if self._world.running is not None and not self._untouched:
             self.stop(force=force)
-        if self._world.serves_before:
+        if self._world.serves_before and self._world.running is None:
             self._world.running = Arm(0)
             self._world.clock.sleep(0.5)
         return self._world.serves_before
@@ -328,6 +332,7 @@ class FakeSupervisor:
         """Stop at once."""
         self._interlock.check("a stop")
         self._world.happens("stop")
+        self._untouched = False
         alive = self._world.running is not None
         self._world.running = None
         self._world.clock.sleep(0.1)
@@ -395,6 +400,8 @@ class FakeLoad:
                 record = _request(
                     f"bench-{number}", workload.name, prompt.id, prompt.max_tokens, concurrency, speed, at_s
                 )
+                if world.chain is not None and arm.depth:
+                    record = replace(record, accepted_histogram=self._rounds(prompt.max_tokens, arm.depth))
                 records.append(record)
                 on_record(record)
             at_s = records[-1].end_at_s
@@ -417,6 +424,15 @@ class FakeLoad:
             assumptions=(),
             stopped_because=None,
         )
+
+    def _rounds(self, tokens: int, depth: int) -> tuple[int, ...]:
+        """Rounds by drafts accepted, until there are so many tokens."""
+        found, done = [0] * (depth + 1), 0
+        while done < tokens:
+            taken = next((j for j in range(depth) if self._world.rng.random() > (self._world.chain or 0.0)), depth)
+            found[taken] += 1
+            done += taken + 1
+        return tuple(found)
 
 
 def _request(
