@@ -11,7 +11,7 @@ import pytest
 
 from draftmark.engines.detect import detect
 from draftmark.engines.llamacpp.client import LlamaServerClient
-from draftmark.engines.prometheus import total
+from draftmark.engines.prometheus import by_label, total
 from draftmark.errors import BadInputError, StartError
 from draftmark.model import Health, ServerLimits
 
@@ -71,6 +71,7 @@ def test_counters_and_activity(serve: tuple[str, Replies]) -> None:
     counters = client.counters()
     assert (counters.drafts, counters.drafted_tokens, counters.accepted_tokens) == (8, 48, 16)
     assert counters.output_tokens == 70
+    assert counters.by_position == (7, 5)
     assert client.activity().running == 1
     assert client.activity().queued == 2
     assert client.limits() == ServerLimits(max_running_requests=2)
@@ -157,3 +158,11 @@ def test_prometheus_sums_labels_and_forgives_junk() -> None:
     assert total(METRICS, "llamacpp:spec_decode_num_accepted_tokens_per_pos_total") == 12
     assert total(METRICS, "llamacpp:spec_decode_num_draft") is None
     assert total("x\nx \nx nan-ish\nx 3\n", "x") == 3
+
+
+def test_counts_by_position_end_at_the_first_gap() -> None:
+    text = 'x{position="1",a="b"} 5\nx{a="b",position="0"} 7\nx{position="3"} 1\nxy{position="2"} 9\n'
+    text += 'x{position="0"} 1\n'
+    assert by_label(text, "x", "position", 8) == (8.0, 5.0)
+    assert by_label(text, "x", "position", 1) == (8.0,)
+    assert by_label('x{position="0"} ?\nx{position="9999999"} 1\nx 3', "x", "position", 8) == ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from itertools import accumulate
 from operator import mul
@@ -154,6 +155,9 @@ def test_a_measurement_is_taken_by_its_firmest_counts() -> None:
     assert from_measurement(4, told).reached == (10, 8, 6, 4, 2)
     plain = Acceptance(drafts=10, drafted_tokens=40, accepted_tokens=20, output_tokens=60, source="counters")
     assert from_measurement(4, plain).accept_len == 1.5  # tokens a pass: most rounds had no draft
+    placed = dataclasses.replace(plain, output_tokens=32, by_position=(8, 6, 4, 2))
+    assert from_measurement(4, placed).reached == (12, 8, 6, 4, 2)  # passes, rounds without a draft among them
+    assert from_measurement(4, placed, tree=True).accept_len == 32 / 12
     less = Acceptance(drafts=None, drafted_tokens=40, accepted_tokens=20, output_tokens=None, source="requests")
     assert from_measurement(4, less).accept_len == 3.0
 

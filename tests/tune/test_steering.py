@@ -37,7 +37,7 @@ def curve(chance: float = 0.8, draft: float = 0.06, verify: float = 0.02) -> Tru
         k = arm.depth
         length = math.fsum(chance**j for j in range(k + 1))
         time = 1.0 + (0.05 if k else 0.0) + draft * k + verify * k * concurrency / 4
-        return 100.0 * concurrency**0.8 * length / time
+        return float(100.0 * concurrency**0.8 * length / time)
 
     return tok_s
 

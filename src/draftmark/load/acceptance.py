@@ -30,6 +30,7 @@ def acceptance(records: Sequence[RequestRecord], counters: Counters | None) -> A
         output_tokens=output,
         source="counters",
         histogram=_histogram(done),
+        by_position=counters.by_position,
     )
 
 

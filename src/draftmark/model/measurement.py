@@ -29,6 +29,7 @@ class Acceptance:
         source: `counters` (before and after the measurement) or `requests` (sums over the answers).
         histogram: Verification rounds by the number of drafts accepted in them, from none on, summed over the
             answers that told; empty where none did.
+        by_position: How often the first, second, … draft was accepted; empty where the engine does not count that.
     """
 
     drafts: int | None
@@ -37,6 +38,7 @@ class Acceptance:
     output_tokens: int | None
     source: str
     histogram: tuple[int, ...] = ()
+    by_position: tuple[int, ...] = ()
 
     @property
     def accept_len(self) -> float | None:

@@ -129,12 +129,17 @@ class ServerLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counters:
-    """An engine's cumulative counters at one moment. None where it does not expose them."""
+    """An engine's cumulative counters at one moment. None where it does not expose them.
+
+    Attributes:
+        by_position: How often the first, second, … draft of a round was accepted; empty where that is not counted.
+    """
 
     drafts: int | None = None
     drafted_tokens: int | None = None
     accepted_tokens: int | None = None
     output_tokens: int | None = None
+    by_position: tuple[int, ...] = ()
     raw: str = ""
 
 

@@ -84,7 +84,8 @@ def print_plan(document: Mapping[str, Any], console: Console) -> None:
 
 
 def _minutes(minutes: float | None) -> str:
-    return figures.UNKNOWN if minutes is None else f"{minutes:.0f} min" if minutes >= 1 else "less than 1 min"
+    told = figures.UNKNOWN if minutes is None else f"{minutes:.0f}" if minutes >= 1 else "less than 1"
+    return f"{told} min"
 
 
 def _print_load_from(document: Document, console: Console) -> None:

@@ -129,15 +129,18 @@ def from_length(depth: int, accept_len: float, *, tree: bool = False) -> Accepta
 
 
 def from_measurement(depth: int, told: Acceptance, *, tree: bool = False) -> AcceptanceEvidence:
-    """From what a load run saw: its histogram, else its totals.
+    """From what a load run saw: its histogram, else the drafts accepted by position, else its totals.
 
-    Where rounds without a draft are common (n-gram drafters), tokens per pass of the target is what speed follows,
-    and it replaces the accept length.
+    Where rounds without a draft are common (n-gram drafters), tokens per pass of the target is what speed follows:
+    passes go before rounds with a draft, and replace the accept length.
     """
     counted = from_histogram(depth, told.histogram, tree=tree) if told.histogram else None
     passes = told.tokens_per_step
     if counted is not None and counted.reached:
         return counted
+    if told.by_position and sum(told.by_position) and depth and not tree:
+        rounds = (told.output_tokens or 0) - (told.accepted_tokens or 0)
+        return from_positions(depth, max(rounds, told.drafts or 0, told.by_position[0]), told.by_position)
     if passes is not None and depth:
         return from_length(depth, passes, tree=tree)
     if told.accept_len is not None and depth:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from draftmark.model import Counters, Workload
 
@@ -69,4 +70,7 @@ def counters_between(before: Counters, after: Counters) -> Counters:
         drafted_tokens=minus("drafted_tokens"),
         accepted_tokens=minus("accepted_tokens"),
         output_tokens=minus("output_tokens"),
+        by_position=tuple(
+            new - old for new, old in zip_longest(after.by_position, before.by_position, fillvalue=0)
+        ),
     )

@@ -164,6 +164,8 @@ def pooled(used: Sequence[Measurement]) -> Acceptance | None:
 
     counted = all(each.histogram for each in told)
     columns = zip_longest(*(each.histogram for each in told), fillvalue=0) if counted else ()
+    placed = all(each.by_position for each in told if each.accepted_tokens)
+    positions = zip_longest(*(each.by_position for each in told), fillvalue=0) if placed else ()
     return Acceptance(
         drafts=total([each.drafts for each in told]),
         drafted_tokens=total([each.drafted_tokens for each in told]),
@@ -171,4 +173,5 @@ def pooled(used: Sequence[Measurement]) -> Acceptance | None:
         output_tokens=total([each.output_tokens for each in told]),
         source=told[0].source,
         histogram=tuple(sum(column) for column in columns),
+        by_position=tuple(sum(column) for column in positions),
     )

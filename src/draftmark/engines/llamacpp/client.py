@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from draftmark.engines.http import Reply, call
-from draftmark.engines.prometheus import total
+from draftmark.engines.prometheus import by_label, total
 from draftmark.errors import StartError
 from draftmark.model import Activity, Counters, Health, ServerLimits, SpeculationState
 
+_BY_POSITION, _DEEPEST = "spec_decode_num_accepted_tokens_per_pos", 256
 _LARGEST = 2**53  # up to here a sample, which is a float, counts exactly
 
 
@@ -75,6 +76,7 @@ class LlamaServerClient:
             drafted_tokens=count("spec_decode_num_draft_tokens"),
             accepted_tokens=count("spec_decode_num_accepted_tokens"),
             output_tokens=count("tokens_predicted"),
+            by_position=_counts(by_label(text, f"llamacpp:{_BY_POSITION}_total", "position", _DEEPEST)),
             raw=text,
         )
 
@@ -111,3 +113,10 @@ def _count(text: str, name: str) -> int | None:
     if value is None or not math.isfinite(value) or not 0 <= value <= _LARGEST:
         return None
     return round(value)
+
+
+def _counts(values: Sequence[float]) -> tuple[int, ...]:
+    """The same of several; none where one of them cannot be a count."""
+    if not all(math.isfinite(value) and 0 <= value <= _LARGEST for value in values):
+        return ()
+    return tuple(round(value) for value in values)
