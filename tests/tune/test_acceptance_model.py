@@ -156,7 +156,8 @@ def test_a_measurement_is_taken_by_its_firmest_counts() -> None:
     plain = Acceptance(drafts=10, drafted_tokens=40, accepted_tokens=20, output_tokens=60, source="counters")
     assert from_measurement(4, plain).accept_len == 1.5  # tokens a pass: most rounds had no draft
     placed = dataclasses.replace(plain, output_tokens=32, by_position=(8, 6, 4, 2))
-    assert from_measurement(4, placed).reached == (12, 8, 6, 4, 2)  # passes, rounds without a draft among them
+    found = from_measurement(4, placed)
+    assert (found.reached, found.undrafted) == ((10, 8, 6, 4, 2), 2 / 32)
     assert from_measurement(4, placed, tree=True).accept_len == 32 / 12
     less = Acceptance(drafts=None, drafted_tokens=40, accepted_tokens=20, output_tokens=None, source="requests")
     assert from_measurement(4, less).accept_len == 3.0
@@ -167,3 +168,16 @@ def test_an_impossible_length_is_held_to_what_the_depth_allows() -> None:
     assert from_length(3, 0.2).accept_len == 1.0
     told = AcceptanceModel([from_length(3, 9.0)]).length(3)
     assert told.high <= 4.0
+
+
+def test_rounds_without_a_draft_bring_their_tokens_one_by_one_at_every_depth() -> None:
+    """An n-gram drafter that finds a draft of 8 in four fifths of the text, all of it accepted."""
+    deep = from_positions(8, 100, [100.0] * 8, undrafted=0.2)
+    model = AcceptanceModel([deep])
+    for depth in (2, 4, 8):
+        passes = 0.2 + 0.8 / (depth + 1)
+        assert model.length(depth).mean == pytest.approx(depth + 1, rel=0.02)
+        assert model.per_pass(depth) == pytest.approx(1 / passes, rel=0.02)
+        ((drawn,), *_), _ = model.draws((depth,), 3, Random(1))
+        assert drawn == pytest.approx(1 / passes, rel=0.1)
+    assert model.per_pass(0) == 1.0

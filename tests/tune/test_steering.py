@@ -134,7 +134,7 @@ def test_few_starts_find_the_best_depth_and_the_rest_is_forecast(tmp_path: Path)
     assert result["exit_status"] == 10
     assert truth[result["choice"]["recommended"]] > 0.96 * truth[best.name]
     assert (lab.started[0], lab.started[-1]) == ("off", "off")
-    assert result["restarts"] == len(lab.started) <= 6
+    assert result["restarts"] == len(lab.started) <= 7
     assert result["complete"] is True
     predicted = [arm for arm in result["arms"] if arm["status"] == "predicted"]
     assert len(predicted) == len(DEPTHS) - len(set(lab.started))

@@ -50,6 +50,7 @@ class AcceptanceEvidence:
         depth: Drafts proposed a round.
         reached: Rounds in which at least j drafts were accepted, j = 0 … depth; empty where nobody counted.
         accept_len: Tokens a round, the bonus token included.
+        undrafted: Share of the tokens that came one by one, from passes without a draft: they are not in `reached`.
         tree: Drafts branch (topk above 1), so that the chain rule is no more than a guide.
         source: Where it comes from, in words.
     """
@@ -57,6 +58,7 @@ class AcceptanceEvidence:
     depth: int
     reached: tuple[float, ...] = ()
     accept_len: float | None = None
+    undrafted: float = 0.0
     tree: bool = False
     source: str = ""
 
@@ -94,20 +96,25 @@ def from_histogram(depth: int, histogram: Sequence[float], *, tree: bool = False
     return AcceptanceEvidence(depth=depth, reached=tuple(reached), tree=tree, source="rounds by drafts accepted")
 
 
-def from_positions(depth: int, drafts: float, accepted: Sequence[float]) -> AcceptanceEvidence:
+def from_positions(
+    depth: int, drafts: float, accepted: Sequence[float], *, undrafted: float = 0.0
+) -> AcceptanceEvidence:
     """From accepted drafts by their position, as vLLM counts them (and recent llama-servers).
 
     Args:
         depth: Drafts proposed a round.
         drafts: Rounds that had a draft. Rounds without one are not in these counters.
         accepted: How often the first, second, … draft was accepted.
+        undrafted: Share of the tokens that came from rounds without a draft.
     """
     reached = [float(drafts)]
     for count in [*accepted, *[0.0] * depth][:depth]:
         reached.append(min(max(float(count), 0.0), reached[-1]))
     if drafts <= 0:
         return AcceptanceEvidence(depth=depth, source="no draft was counted")
-    return AcceptanceEvidence(depth=depth, reached=tuple(reached), source="accepted drafts by position")
+    return AcceptanceEvidence(
+        depth=depth, reached=tuple(reached), undrafted=undrafted, source="accepted drafts by position"
+    )
 
 
 def from_totals(depth: int, drafted: float, accepted: float) -> AcceptanceEvidence:
@@ -131,16 +138,18 @@ def from_length(depth: int, accept_len: float, *, tree: bool = False) -> Accepta
 def from_measurement(depth: int, told: Acceptance, *, tree: bool = False) -> AcceptanceEvidence:
     """From what a load run saw: its histogram, else the drafts accepted by position, else its totals.
 
-    Where rounds without a draft are common (n-gram drafters), tokens per pass of the target is what speed follows:
-    passes go before rounds with a draft, and replace the accept length.
+    Where rounds without a draft are common (n-gram drafters), tokens per pass of the target is what speed follows.
+    Where positions are counted, such rounds are told apart: their tokens are the same at every depth. Elsewhere
+    tokens per pass replaces the accept length.
     """
     counted = from_histogram(depth, told.histogram, tree=tree) if told.histogram else None
     passes = told.tokens_per_step
     if counted is not None and counted.reached:
         return counted
-    if told.by_position and sum(told.by_position) and depth and not tree:
-        rounds = (told.output_tokens or 0) - (told.accepted_tokens or 0)
-        return from_positions(depth, max(rounds, told.drafts or 0, told.by_position[0]), told.by_position)
+    if told.drafts and told.by_position and depth and not tree:
+        alone = (told.output_tokens or 0) - (told.accepted_tokens or 0) - told.drafts
+        share = max(alone, 0) / told.output_tokens if told.output_tokens else 0.0
+        return from_positions(depth, told.drafts, told.by_position, undrafted=min(share, 1.0))
     if passes is not None and depth:
         return from_length(depth, passes, tree=tree)
     if told.accept_len is not None and depth:
@@ -173,6 +182,8 @@ class AcceptanceModel:
         self._told = sorted((e for e in useful if not e.reached or e.tree), key=lambda e: e.depth)
         self._trees = trees or any(e.tree for e in useful)
         self._counts = _pooled(self._counted)
+        rounds = math.fsum(e.rounds for e in self._counted)
+        self.undrafted = math.fsum(e.undrafted * e.rounds for e in self._counted) / rounds if rounds else 0.0
         self._spread = max(_TREE_SPREAD if self._trees else 0.0, self._disagreement())
 
     @property
@@ -196,19 +207,34 @@ class AcceptanceModel:
         return Basis.SHAPED if self._evidence else Basis.ASSUMED
 
     def length(self, depth: int) -> AcceptLength:
-        """The accept length of a depth, with the interval that its evidence allows."""
+        """The accept length of a depth, with the interval that its evidence allows: of rounds with a draft."""
         rng = Random(17)  # noqa: S311 - draws of a simulation
-        draws, weights = self.draws((depth,), _DRAWS, rng)
+        draws, weights = self._drafted((depth,), _DRAWS, rng)
         pairs = sorted(zip((draw[0] for draw in draws), weights, strict=True))
         mean = math.fsum(value * weight for value, weight in pairs)
         return AcceptLength(mean, _quantile(pairs, _TAIL), _quantile(pairs, 1.0 - _TAIL), self.basis(depth))
 
     def draws(self, depths: Sequence[int], count: int, rng: Random) -> tuple[list[tuple[float, ...]], list[float]]:
-        """Accept lengths that the evidence allows: so many draws for all depths together, and their weights.
+        """Tokens per pass that the evidence allows: so many draws for all depths together, and their weights.
 
         Returns:
             One tuple a draw, a value a depth; weights that add up to 1.
         """
+        found, weights = self._drafted(depths, count, rng)
+        return [tuple(self._per_pass(length) for length in draw) for draw in found], weights
+
+    def per_pass(self, depth: int) -> float:
+        """Tokens per pass of the target, rounds without a draft among them."""
+        return self._per_pass(self.length(depth).mean) if depth else 1.0
+
+    def _per_pass(self, length: float) -> float:
+        """Tokens of rounds without a draft come one a pass at every depth."""
+        return 1.0 / (self.undrafted + (1.0 - self.undrafted) / length)
+
+    def _drafted(
+        self, depths: Sequence[int], count: int, rng: Random
+    ) -> tuple[list[tuple[float, ...]], list[float]]:
+        """The same of rounds with a draft: accept lengths."""
         deepest = max([*depths, *(e.depth for e in self._evidence), 1])
         found, logs = [], []
         for _ in range(count):
@@ -236,7 +262,9 @@ class AcceptanceModel:
         sd = math.hypot(_LENGTH_SD, self._spread)
         anchor = None if self._counts else self._anchor
         return -0.5 * math.fsum(
-            (math.log(lengths[e.depth] / e.length) / sd) ** 2 for e in self._told if e is not anchor and e.length
+            (math.log(self._per_pass(lengths[e.depth]) / e.length) / sd) ** 2
+            for e in self._told
+            if e is not anchor and e.length
         )
 
     # --- one draw of the conditional acceptances ---------------------------------------------------------

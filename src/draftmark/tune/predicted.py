@@ -54,6 +54,7 @@ class Forecasts:
             "accept_len_low": rounded(length.low) if arm.depth else None,
             "accept_len_high": rounded(length.high) if arm.depth else None,
             "accept_len_basis": length.basis.value if arm.depth else None,
+            "tokens_per_step": rounded(forecast.acceptance.per_pass(arm.depth)) if arm.depth else None,
         }
 
     def _words(self, forecast: Forecast, arm: Arm, concurrency: int) -> str:

@@ -18,10 +18,10 @@ from draftmark.tune.decide import Conclusion, Observation, conclude, decide, joi
 from draftmark.tune.forecast import Figure, Seen
 from draftmark.tune.observing import Measured, ceilings, measurements, observations, pooled, steady_axes
 from draftmark.tune.search import Candidate, Problem, Search
-from draftmark.tune.verdicts import AxisDecision
 
 _TRIES = 2  # starts of an arm whose measurements were disturbed, before it is left
 _BASELINE_TRIES = 3
+_DOUBT = 2.0  # tie margins by which a choice may look worse than the best
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,19 +204,17 @@ class Told:
         if all(t.arm == base for t in self.usable):
             return Next(slot=None, because=stop)
         after = [t for t in self.trials if t.number > max(u.number for u in self.usable if u.arm != base)]
-        if closed := any(t in self.usable for t in after):
-            settled = not self._concluded(self.observations)[1].inconclusive
-        else:
-            if sum(t.arm == base for t in after) >= _TRIES:
-                return Next(slot=None, because=f"{stop}; {base.label} could not be measured again")
-            settled = not self._concluded([*self.observations, *self._agreeing()])[1].inconclusive
+        closed = any(t in self.usable for t in after)
+        if not closed and sum(t.arm == base for t in after) >= _TRIES:
+            return Next(slot=None, because=f"{stop}; {base.label} could not be measured again")
+        doubtful = self._doubtful(search, self.observations + ([] if closed else self._agreeing()))
+        settled = doubtful is None
         if settled and closed:
             return Next(slot=None, because="stop: the verdict is settled")
-        arm = self._undecided(search)
         repeats = sum(t.arm != base and t.round > 1 for t in self.trials)
-        repeat = not settled and repeats < self.info.rounds - 1
-        if repeat and (closed or (not repeats and not after)):
-            return self._slot(arm, f"{arm.label} again: {self._figure(arm)}, too wide to call")
+        repeat = doubtful is not None and repeats < self.info.rounds - 1
+        if doubtful is not None and repeat and (closed or (not repeats and not after)):
+            return self._slot(doubtful, f"{doubtful.label} again: {self._figure(doubtful)}, too wide to call")
         if closed:
             return Next(slot=None, because=stop if settled else "stop: as often measured as --rounds allows")
         return self._slot(base, f"{base.label} again: has the machine changed?", closing=not repeat)
@@ -232,7 +230,7 @@ class Told:
 
     # --- the verdict ----------------------------------------------------------------------------------------
 
-    def _concluded(self, seen: Sequence[Observation]) -> tuple[tuple[AxisDecision, ...], Conclusion]:
+    def _concluded(self, seen: Sequence[Observation]) -> Conclusion:
         labels = {arm.name: arm.label for arm in self.info.arms}
         decisions = decide(
             seen,
@@ -241,7 +239,7 @@ class Told:
             ceilings=ceilings(self.info, self.trials, self.measured),
             labels=labels,
         )
-        return decisions, conclude(decisions, baseline=self.info.baseline.name, labels=labels)
+        return conclude(decisions, baseline=self.info.baseline.name, labels=labels)
 
     def _agreeing(self) -> list[Observation]:
         """The baseline once more, as if it came out as last time: whether that would settle it."""
@@ -255,6 +253,23 @@ class Told:
             for o in base
             if o.trial == last
         ]
+
+    def _doubtful(self, search: Search, seen: Sequence[Observation]) -> Arm | None:
+        """The arm that is worth another start, for the verdict that these figures give; None where that is settled.
+
+        A verdict is also in doubt where the shallowest of its ties looks worse than the best of them by far more
+        than the margin.
+        """
+        conclusion = self._concluded(seen)
+        if conclusion.inconclusive:
+            return self._undecided(search)
+        arms = {arm.name: arm for arm in self.info.arms if arm != self.info.baseline}
+        chosen = arms.get(conclusion.recommended or "")
+        if chosen is None or conclusion.latency != chosen.name:
+            return None
+        best = max((arms[name] for name in conclusion.ties if name in arms), key=self._ratio, default=chosen)
+        doubt = self._ratio(best) > self._ratio(chosen) * (1.0 + _DOUBT * self.info.tie_margin)
+        return best if doubt else None
 
     def _undecided(self, search: Search) -> Arm:
         """The arm on which the verdict hangs: what the search would choose, else the fastest but the baseline."""
