@@ -232,7 +232,8 @@ class TrialRunner:
             disturbed=notes.disturbed,
         )
         writer.finish(trial)
-        self.act("stopped", slot.number, {"outcome": notes.stop and notes.stop.outcome, "status": trial.status})
+        ended_as = "measured" if in_place else "stopped"
+        self.act(ended_as, slot.number, {"outcome": notes.stop and notes.stop.outcome, "status": trial.status})
         self.observer.trial_ends(trial)
         return trial
 
