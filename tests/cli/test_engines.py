@@ -96,7 +96,8 @@ CHAIN = "--speculative-num-steps 3 --speculative-eagle-topk 1 --speculative-num-
 
 def test_a_sweep_of_sglang_is_planned() -> None:
     service = f"cmd:python3 -m sglang.launch_server --model-path m --speculative-algorithm NEXTN {CHAIN}"
-    done = draftmark("plan", service, "--depth", "off,1,3,5", "--engine", "sglang==0.5.17", "--json")
+    words = ("--depth", "off,1,3,5", "--engine", "sglang==0.5.17", "--search", "grid", "--json")
+    done = draftmark("plan", service, *words)
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert (document["engine"], document["baseline"]) == ("sglang", "d3")

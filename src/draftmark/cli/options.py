@@ -212,8 +212,8 @@ def sweep(parser: argparse.ArgumentParser) -> None:
         "--rounds",
         type=whole(_ROUNDS),
         metavar="N",
-        help="how often each arm is started; of a forecast, how often its choice is at most (default 2; a grid of "
-        "embedded: 3)",
+        help="how often each arm is started (default 2; embedded: 3); by forecast how often its choice is, at most "
+        "(default 2)",
     )
     group.add_argument(
         "--tie-margin", type=share, default=0.02, metavar="X", help="arms closer than this are ties (default 0.02)"
