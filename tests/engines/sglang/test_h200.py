@@ -50,13 +50,15 @@ def test_one_boot_predicts_the_other_to_the_token(seen: int, unseen: int) -> Non
     assert found.arms[1].fits is False
 
 
-def test_what_was_predicted_before_each_start() -> None:
+@pytest.mark.parametrize("sweep", ["nextn-0.92", "nextn-0.92-whole", "nextn-0.6", "forecast-0.92", "forecast-0.6"])
+def test_what_was_predicted_before_each_start(sweep: str) -> None:
     """From config.json and the card alone, no log: within 13 tokens, and what does not fit was not started."""
-    arms = {arm["arm"]: arm for arm in result("nextn-0.92")["arms"]}
+    arms = {arm["arm"]: arm for arm in result(sweep)["arms"]}
     assert arms["d10"]["status"] == "refused"
     assert any("0.722" in text for text in arms["d10"]["fit"]["to_get_more"])
-    for name in ("off", "d1", "d2", "d3", "d4", "d5"):
-        fit = arms[name]["fit"]
+    started = [arm["fit"] for arm in arms.values() if arm["status"] == "measured"]
+    assert len(started) >= 3
+    for fit in started:
         assert fit["surprise"] is None
         assert abs(fit["kv_tokens"] - fit["actual"]["kv_tokens"]) <= 14
         assert fit["max_running_requests"] == fit["actual"]["max_running_requests"]
@@ -76,3 +78,20 @@ def test_n_gram_drafting_of_a_small_model_is_no_gain() -> None:
     assert found["warnings"] == [
         "depth 2, depth 4, depth 8 and depth 16 run at most 48 requests at once, the baseline 4096"
     ]
+
+
+def test_a_deep_draft_loses_where_drafts_are_often_wrong() -> None:
+    """Simulated acceptance of 0.92 against 0.6: the choice for a single request is deep, then shallow."""
+    chosen = {name: result(name)["choice"]["latency"] for name in ("nextn-0.92-whole", "nextn-0.6")}
+    assert chosen == {"nextn-0.92-whole": "d4", "nextn-0.6": "d1"}
+    tok_s = {
+        arm["arm"]: arm["latency"]["tok_s"] for arm in result("nextn-0.6")["arms"] if arm["status"] == "measured"
+    }
+    assert tok_s["d2"] > tok_s["d3"] > tok_s["d5"] > tok_s["off"]
+
+
+@pytest.mark.parametrize(("sweep", "starts"), [("forecast-0.92", 4), ("forecast-0.6", 6)])
+def test_a_forecast_starts_what_it_says(sweep: str, starts: int) -> None:
+    found = result(sweep)
+    assert found["restarts"] == starts
+    assert {arm["status"] for arm in found["arms"]} == {"measured", "predicted", "refused"}
