@@ -51,6 +51,14 @@ def test_forms(text: str, kind: ServiceKind, target: str) -> None:
     assert parse_reference(str(reference)) == reference
 
 
+@pytest.mark.parametrize("text", ["unit:llm sp.service", "unit:../llm.service", "docker:a b", "unit:", "x", ""])
+def test_no_form_is_named_twice(text: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_reference(text)
+    step = caught.value.next_step
+    assert [step.count(form) for form in ("unit:NAME", "docker:NAME", "cmd:")] == [1, 1, 1]
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [

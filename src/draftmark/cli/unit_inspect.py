@@ -30,7 +30,8 @@ def inspect_unit(target: UnitTarget) -> dict[str, Any]:
     client = _client(target, base_url) if unit.active else None
     state = client.speculation() if client else None
     activity = client.activity() if client else None
-    found = hazards(properties, unit.files, host_state(first.privileged, properties), drain)
+    state_of_host = host_state(first.privileged, properties)
+    found = hazards(properties, unit.files, state_of_host, drain, unit.triggers)
     stop_s = first.safe.stop_timeout_s
     holds = {member.flags: hold for member in target.members if (hold := _hold(member)) is not None}
     return {

@@ -33,6 +33,7 @@ from draftmark.service.systemd.lease import LEASE_S, MIN_LEASE_S
 from draftmark.service.systemd.reconcile import Reconciled, reconcile
 from draftmark.service.systemd.restore import restore
 from draftmark.service.systemd.supervisor import SystemdSupervisor, Terms
+from draftmark.service.systemd.triggers import refuse
 from draftmark.tune.trial import Load
 
 
@@ -159,6 +160,7 @@ class UnitTarget:
         for member in self.members:
             if member.safe.refusal is not None:
                 raise member.safe.refusal
+            refuse(member.unit.manager, member.unit.triggers)
             if not member.unit.manager.user:
                 check_elevation(member.privileged)
         settled = replace(self, members=tuple(_settled(member, self.engine) for member in self.members))
@@ -235,6 +237,9 @@ class UnitTarget:
 
 def _notes(member: MemberUnit) -> Iterator[str]:
     yield from member.unit.command.notes
+    for trigger in member.unit.triggers:
+        if trigger.active:
+            yield f"tune would be refused: {trigger.what} ({trigger.line})"
     for each in member.safe.because:
         yield f"while it is tuned, {each.setting}: {each.reason} ({each.line})"
 

@@ -70,9 +70,7 @@ def parse_reference(text: str) -> ServiceRef:
         target = _without_own_quotes(target)
         parse_cmd(target)
     elif not _NAME.fullmatch(target):
-        raise UsageError(
-            f"a {kind} name holds no blank and no slash", evidence=(text,), next_step=f"use {kind}:NAME, or {FORMS}"
-        )
+        raise UsageError(f"a {kind} name holds no blank and no slash", evidence=(text,), next_step=f"use {FORMS}")
     return ServiceRef(kind, target)
 
 

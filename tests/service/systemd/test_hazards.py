@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from draftmark.service.systemd.hazards import DrainFacts, GpuProcess, Hazard, HostState, Severity, hazards
 from draftmark.service.systemd.manager import Properties
+from draftmark.service.systemd.triggers import Trigger
 from draftmark.service.systemd.unitfile import UnitFile
 
 FRAGMENT = "/etc/systemd/system/llm.service"
@@ -124,7 +125,6 @@ CASES = [
     ("Type=oneshot\n", {"Type": "oneshot"}, "oneshot", ":5: Type=oneshot"),
     ("", {"RefuseManualStop": "yes"}, "refuses-manual", "RefuseManualStop=yes"),
     ("", {"UnitFileState": "generated", "FragmentPath": "/run/x"}, "generated", "FragmentPath=/run/x"),
-    ("", {"TriggeredBy": "llm.socket"}, "started-by-others", "TriggeredBy=llm.socket"),
     ("ExecStart=/bin/true\n", {}, "several-commands", "llm.service:4: ExecStart=/usr/bin/llama-server"),
     ("WatchdogSec=30\n", {"WatchdogUSec": "30s"}, "watchdog", ":5: WatchdogSec=30"),
     ("", {"Type": "notify", "ActiveState": "activating", "SubState": "start"}, "never-ready", "Type=notify"),
@@ -193,6 +193,16 @@ def test_drop_ins_of_others() -> None:
     assert look(drop_ins={"zzz-tool.conf": "[Service]\nNice=5\n"})["drop-in-after"].severity is Severity.WARNING
     assert look(drop_ins={"50-tool.conf": "[Service]\nNice=5\n"}) == {}
     assert look(drop_ins={"zz-draftmark.conf": command, "zz-draftmark.trial.conf": command}) == {}
+
+
+@pytest.mark.parametrize(("active", "severity"), [(True, Severity.STOPS), (False, Severity.WARNING)])
+def test_what_starts_the_unit_by_itself(active: bool, severity: Severity) -> None:
+    line = f"llm.socket: {'active' if active else 'inactive'}, Listen=127.0.0.1:1 (Stream)"
+    trigger = Trigger("llm.socket", "llm.service", "whenever somebody connects to it", active, line)
+    files = [UnitFile(FRAGMENT, PLAIN)]
+    [hazard] = hazards(PROPERTIES, files, QUIET, DRAIN, (trigger,))
+    assert (hazard.code, hazard.severity, hazard.evidence) == ("started-by-others", severity, line)
+    assert "llm.socket" in hazard.what
 
 
 def test_no_swap() -> None:

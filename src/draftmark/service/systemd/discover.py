@@ -12,6 +12,7 @@ from draftmark.service.systemd.commandline import UnitCommand
 from draftmark.service.systemd.environment import ServiceEnvironment, printed, service_environment, wanted_files
 from draftmark.service.systemd.manager import Manager, Properties, find
 from draftmark.service.systemd.specifiers import HostFacts, specifier_values
+from draftmark.service.systemd.triggers import Trigger, triggers
 from draftmark.service.systemd.unitfile import Unit, UnitFile
 
 _LIMIT = 1 << 20
@@ -27,6 +28,9 @@ class FoundUnit:
         command: The server's command line in it.
         environment: As its processes see it.
         environment_files: Those that were read.
+        decisive: Further files by which it is what it is: those of its environment, also where there is none yet,
+            and scripts that start the server.
+        triggers: What starts it besides.
         output_files: Where its output goes instead of the journal; whether systemd empties it at a start.
     """
 
@@ -37,6 +41,8 @@ class FoundUnit:
     command: UnitCommand
     environment: ServiceEnvironment
     environment_files: tuple[str, ...]
+    decisive: tuple[str, ...]
+    triggers: tuple[Trigger, ...]
     output_files: dict[str, bool]
 
     @property
@@ -75,13 +81,13 @@ def discover(host: Host, name: str, *, is_server: Callable[[Sequence[str]], bool
     environment = service_environment(
         unit, specifiers, texts, base=_base(host, manager, properties), version=_version(host)
     )
-    line = unit.exec_start().value
+    scripts = reader.scripts(unit.exec_start().value)
     command = UnitCommand.parse(
         files,
         environment=environment,
         properties=properties,
         specifiers=specifiers,
-        scripts=reader.scripts(line),
+        scripts=scripts,
         is_server=is_server,
         last_wins=True,  # llama-server, and argparse in SGLang and vLLM
     )
@@ -93,6 +99,8 @@ def discover(host: Host, name: str, *, is_server: Callable[[Sequence[str]], bool
         command=command,
         environment=environment,
         environment_files=tuple(texts),
+        decisive=(*wanted, *scripts),
+        triggers=triggers(manager, properties),
         output_files=_output_files(unit, specifiers),
     )
 

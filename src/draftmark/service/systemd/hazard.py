@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from draftmark.model import DrainFacts
+from draftmark.service.systemd.manager import listed
 from draftmark.service.systemd.timespan import seconds_of_property
+from draftmark.service.systemd.triggers import Trigger
 from draftmark.service.systemd.unitfile import Assignment, Unit, UnitFile
 
 
@@ -69,9 +70,6 @@ class HostState:
     unit_pids: frozenset[int] = field(default_factory=frozenset)
 
 
-_WORD = re.compile(r'"((?:[^"\\]|\\.)*)"|(\S+)')
-
-
 @dataclass(frozen=True, slots=True)
 class Seen:
     """All that the checks look at.
@@ -79,6 +77,7 @@ class Seen:
     Attributes:
         properties: Of `systemctl show`.
         files: Fragment and drop-ins, in systemd's order.
+        triggers: What starts the unit.
     """
 
     properties: Mapping[str, str]
@@ -86,6 +85,7 @@ class Seen:
     unit: Unit
     host: HostState
     drain: DrainFacts
+    triggers: Sequence[Trigger] = ()
 
     def value(self, name: str) -> str:
         """A property; empty when it was not told."""
@@ -93,9 +93,8 @@ class Seen:
         return "" if value == "[not set]" else value
 
     def words(self, name: str) -> tuple[str, ...]:
-        """A property that is a list of names. systemctl quotes those that have a backslash, and doubles it."""
-        found = _WORD.findall(self.value(name))
-        return tuple(re.sub(r"\\(.)", r"\1", quoted) if quoted else plain for quoted, plain in found)
+        """A property that is a list of names."""
+        return listed(self.value(name))
 
     def span(self, name: str) -> float | None:
         """A property that is a time span, in seconds; None when it was not told."""

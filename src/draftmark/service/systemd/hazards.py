@@ -12,6 +12,7 @@ from draftmark.service.systemd.hazard import GpuProcess, Hazard, HostState, Seen
 from draftmark.service.systemd.hazards_host import HOST
 from draftmark.service.systemd.hazards_stop import STOP
 from draftmark.service.systemd.hazards_unit import UNIT
+from draftmark.service.systemd.triggers import Trigger
 from draftmark.service.systemd.unitfile import Unit, UnitFile
 
 __all__ = ["DrainFacts", "GpuProcess", "Hazard", "HostState", "Severity", "hazards"]
@@ -24,6 +25,7 @@ def hazards(
     files: Sequence[UnitFile],
     host: HostState,
     drain: DrainFacts,
+    triggers: Sequence[Trigger] = (),
 ) -> list[Hazard]:
     """All hazards, those that stop a tuning first.
 
@@ -32,7 +34,8 @@ def hazards(
         files: The unit's fragment and drop-ins, in systemd's order.
         host: What is known of its host.
         drain: How its server ends.
+        triggers: What starts it besides.
     """
-    seen = Seen(properties, files, Unit.parse(files), host, drain)
+    seen = Seen(properties, files, Unit.parse(files), host, drain, triggers)
     found = [hazard for check in _CHECKS for hazard in check(seen)]
     return sorted(found, key=lambda hazard: hazard.severity is not Severity.STOPS)

@@ -69,14 +69,15 @@ def _origin(seen: Seen) -> Iterator[Hazard]:
             f"FragmentPath={seen.value('FragmentPath')}",
             "keep a choice where that program takes its settings from",
         )
-    starters = [unit for unit in seen.words("TriggeredBy") if unit.endswith((".socket", ".timer", ".path"))]
-    if starters:
+    for trigger in seen.triggers:
         yield Hazard(
             "started-by-others",
-            "a socket, timer or path unit starts this one at any time",
-            f"TriggeredBy={' '.join(starters)}",
-            f"systemctl stop {' '.join(starters)} while it is tuned",
-            Severity.STOPS,
+            trigger.what
+            if trigger.active
+            else f"{trigger.name} is not active; if it were, it would start the unit",
+            trigger.line,
+            f"see that {trigger.name} is stopped while it is tuned",
+            Severity.STOPS if trigger.active else Severity.WARNING,
         )
     starts = seen.unit.all("ExecStart")
     if len(starts) > 1:

@@ -11,6 +11,7 @@ from draftmark.errors import BadInputError, HostError, RefusedError
 from draftmark.ports import Completed, Host
 
 _NAME = re.compile(r"[A-Za-z0-9:_.\\@-]{1,255}")
+_WORD = re.compile(r'"((?:[^"\\]|\\.)*)"|(\S+)')
 _LISTING_S = 5.0
 _MOST = 3
 _ALIKE = 0.65
@@ -42,6 +43,20 @@ class Manager:
     def journal_for_people(self) -> str:
         """The command that shows its journal."""
         return f"journalctl {'--user-unit' if self.user else '-u'} {self.unit} -n 100"
+
+    def show_of(self, units: Iterable[str], *names: str) -> list[Properties]:
+        """Some properties of other units of this manager, each in a block of its own.
+
+        Raises:
+            HostError: systemd does not answer.
+        """
+        wanted = tuple(units)
+        if not wanted:
+            return []
+        ended = self.host.run(self.systemctl("show", "-p", ",".join(names), "--", *wanted))
+        if not ended.ok:
+            raise unanswered(ended)
+        return [Properties.parse(block) for block in ended.stdout.split(b"\n\n") if block.strip()]
 
     def show(self, *names: str) -> Properties:
         """Properties, all or those named.
@@ -95,14 +110,20 @@ class Properties(Mapping[str, str]):
 
     def words(self, name: str) -> tuple[str, ...]:
         """A property that is a list of paths or names."""
-        return tuple(self.known.get(name, "").split())
+        return listed(self.known.get(name, ""))
+
+
+def listed(value: str) -> tuple[str, ...]:
+    """A property that is a list. systemctl quotes words with a blank or a backslash, which it doubles."""
+    found = _WORD.findall(value)
+    return tuple(re.sub(r"\\(.)", r"\1", quoted) if quoted else plain for quoted, plain in found)
 
 
 def find(host: Host, name: str) -> tuple[Manager, Properties]:
     """Ask the system's manager for a unit, then the user's own.
 
     Raises:
-        BadInputError: There is no such unit, or there cannot be one of that name.
+        BadInputError: There is no such unit, or it is a template, or there cannot be one of that name.
         RefusedError: There is, and it is masked or broken.
         HostError: There is no systemd, or it does not answer.
     """
@@ -113,6 +134,8 @@ def find(host: Host, name: str) -> tuple[Manager, Properties]:
             evidence=("a unit's name has letters, digits and :-_.\\@ only",),
             next_step="systemctl list-units --all --type=service",
         )
+    if full.endswith("@.service"):
+        raise _template(host, full)
     system = Manager(host, full)
     found = system.show()
     manager = system
@@ -150,14 +173,32 @@ def _usable(manager: Manager, found: Properties) -> None:
         )
 
 
-def _no_such(host: Host, name: str) -> BadInputError:
-    listed: set[str] = set()
+def _template(host: Host, name: str) -> BadInputError:
+    """A template is no service; what is made of it is."""
+    stem = name.removesuffix(".service")
+    known = sorted(each for each in _known(host) if each.startswith(stem) and each != name)
+    return BadInputError(
+        f"{name} is a template, and nothing runs by that name: name an instance of it",
+        evidence=(f"instances that {host.name} knows: {', '.join(known)}",)
+        if known
+        else (f"{host.name} knows no instance of it",),
+        next_step=f"unit:{known[0]}" if known else f"unit:{stem}INSTANCE.service",
+    )
+
+
+def _known(host: Host) -> set[str]:
+    """Services of either manager, loaded or installed."""
+    known: set[str] = set()
     for scope in ((), ("--user",)):
         for verb in (("list-units", "--all"), ("list-unit-files",)):
             argv = ("systemctl", *scope, *verb, "--type=service", "--plain", "--no-legend", "--no-pager")
             lines = host.run(argv, timeout_s=_LISTING_S).stdout.decode("utf-8", "replace").splitlines()
-            listed |= {line.split()[0] for line in lines if line.split()}
-    close = close_names(name, listed)
+            known |= {line.split()[0] for line in lines if line.split()}
+    return known
+
+
+def _no_such(host: Host, name: str) -> BadInputError:
+    close = close_names(name, _known(host))
     return BadInputError(
         f"there is no unit {name} on {host.name}",
         evidence=(f"names like it: {', '.join(close)}",) if close else (),
