@@ -20,6 +20,7 @@ from draftmark.model import (
     Gpu,
     Health,
     Identity,
+    Intervention,
     Refusal,
     ServerLimits,
     SpeculationState,
@@ -89,10 +90,31 @@ class Supervisor(Protocol):
         """The service's own command line, as found."""
         ...
 
+    @property
+    def altered(self) -> tuple[str, ...]:
+        """What somebody else was found to have changed of the service's configuration meanwhile, in words.
+
+        Looked for before each start, and when the service is put back.
+        """
+        ...
+
+    def heed(self) -> Intervention | None:
+        """See whether somebody else has stopped or started the service since we last did; None when nobody has.
+
+        A service that somebody else has stopped stays so: `restore` leaves it down from then on. That is told again
+        each time.
+
+        Raises:
+            FailedError: The hold on it is lost.
+            HostError: Its host does not answer.
+        """
+        ...
+
     def start(self, command: Sequence[str], log: Path) -> Identity:
         """Start `command`, its stdout and stderr appended to `log`.
 
         Raises:
+            FailedError: Somebody else has changed its configuration: what was measured is another service.
             StartError: The program cannot be executed.
             StorageError: The log cannot be written.
             RefusedError: An instance is running already.

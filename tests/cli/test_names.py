@@ -108,8 +108,8 @@ def test_a_host_of_its_own_is_refused(reached: list[Member], verb: tuple[str, ..
 
 def report(**changed: Any) -> RestoreReport:
     plain = RestoreReport(
-        nothing=False, removed=("/x",), undone_keep=False, put_back=(), restarted=True, changed=(), missing=(),
-        saved=(), same_command=True, active="active", invocation="a",
+        nothing=False, removed=("/x",), undone_keep=False, put_back=(), left=False, restarted=True, changed=(),
+        added=(), missing=(), saved=(), same_command=True, active="active", invocation="a",
     )  # fmt: skip
     return replace(plain, **changed)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from draftmark.errors import BusyError, HostError, MeasuringError
-from draftmark.model import Identity, StopOutcome, StopReport
+from draftmark.model import Hand, Identity, Intervention, StopOutcome, StopReport
 from draftmark.ports import CpuSample
 from draftmark.service.interlock import Interlock
 from draftmark.service.members import MembersSupervisor
@@ -27,6 +27,8 @@ class One:
     code: int | None = None
     outcome: StopOutcome = StopOutcome.CLEAN
     busy: int = 0
+    changed: tuple[str, ...] = ()
+    hand: Intervention | None = None
     interlock: Interlock = field(default_factory=Interlock)
 
     def start(self, command: Sequence[str], log: Path) -> Identity:
@@ -39,6 +41,14 @@ class One:
 
     def exit_code(self) -> int | None:
         return self.code
+
+    @property
+    def altered(self) -> tuple[str, ...]:
+        return self.changed
+
+    def heed(self) -> Intervention | None:
+        self.events.append(f"heed {self.name}")
+        return self.hand
 
     def gather_log(self) -> None:
         self.events.append(f"log {self.name}")
@@ -162,3 +172,15 @@ def test_kept_each_with_its_own_line(events: list[str]) -> None:
     service, _ = members(events, 2)
     service.keep(("server", "--rank=0", "--depth", "4"))
     assert events == ["keep r0 server --rank=0 --depth 4", "keep r1 server --rank=1 --depth 4"]
+
+
+def test_what_others_do_to_one_is_done_to_the_service_and_each_is_asked(events: list[str]) -> None:
+    service, ones = members(events)
+    assert service.heed() is None
+    assert not service.altered
+    ones[0].hand = Intervention(Hand.RESTARTED, "somebody else has restarted r0", "a line")
+    ones[2].hand = Intervention(Hand.STOPPED, "somebody else has stopped r2", "a line")
+    ones[1].changed = ("/etc/r1.conf was changed",)
+    assert service.heed() is ones[2].hand  # a stop ends the run, a restart does not
+    assert events == [f"heed r{rank}" for rank in (0, 1, 2)] * 2
+    assert service.altered == ("/etc/r1.conf was changed",)

@@ -105,6 +105,7 @@ def told(document: dict[str, Any]) -> list[str]:
     lines += [f"  put back {path}" for path in document["put_back"]]
     lines += [f"  saved what somebody had edited as {path}" for path in document["saved"]]
     lines += [f"  changed by somebody else meanwhile, and left so: {path}" for path in document["changed"]]
+    lines += [f"  added by somebody else meanwhile, and left so: {path}" for path in document["added"]]
     lines += [f"  removed by somebody else meanwhile: {path}" for path in document["missing"]]
     lines.append(f"  {'restarted' if document['restarted'] else 'not restarted'}; it is {document['active']}")
     return lines

@@ -17,7 +17,7 @@ from draftmark.cli.planning import Planned, planned
 from draftmark.cli.progress import RunProgress
 from draftmark.cli.reporting import rederive, show, write_reports
 from draftmark.cli.searching import learned_from
-from draftmark.errors import Interrupted, RefusedError, UsageError
+from draftmark.errors import DraftmarkError, Interrupted, RefusedError, UsageError
 from draftmark.load.client import run_closed_loop
 from draftmark.model import Arm, Trial
 from draftmark.run.directory import RunDirectory
@@ -164,6 +164,10 @@ def sweep(work: Planned, directory: RunDirectory, *, keep: bool = False) -> None
             rederive(directory)
             observer.note(f"go on with: draftmark tune --resume {shlex.quote(str(directory.path))}")
             raise
+        except DraftmarkError:
+            if directory.finished():
+                rederive(directory)  # what ended it may bear on the verdict
+            raise
 
 
 def _after(directory: RunDirectory, trial: Trial) -> None:
@@ -215,6 +219,15 @@ def _resumed(args: argparse.Namespace, info: RunInfo) -> Planned:
             "this is not the service that the run was made with",
             evidence=(f"run:   {info.service}", f"given: {target.shown}"),
             next_step="resume without naming a service, or begin a new run",
+        )
+    if info.service.startswith("unit:") and target.redactor.command(target.command) != info.command:
+        raise UsageError(
+            "the unit's command line is another than when the run began",
+            evidence=(
+                f"then: {shlex.join(info.command)}",
+                f"now:  {shlex.join(target.redactor.command(target.command))}",
+            ),
+            next_step="begin a new run",
         )
     axes = load_sizes.axes(info.workloads, info.concurrency, info.settings["requests"], embedded=target.embedded)
     return Planned(target=target, info=info, axes=axes)

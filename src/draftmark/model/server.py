@@ -61,6 +61,32 @@ class StopReport:
     because: str | None = None
 
 
+class Hand(StrEnum):
+    """What somebody other than Draftmark did to the service."""
+
+    STOPPED = "stopped"
+    RESTARTED = "restarted"
+    STARTED = "started"
+
+
+@dataclass(frozen=True, slots=True)
+class Intervention:
+    """Somebody other than Draftmark has stopped or started the service while a run had it.
+
+    Attributes:
+        hand: What was done.
+        what: In words, with the service's name.
+        evidence: The line that shows it.
+    """
+
+    hand: Hand
+    what: str
+    evidence: str
+
+    def __str__(self) -> str:
+        return f"{self.what} ({self.evidence})"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainFacts:
     """What a server does when it is asked to end.

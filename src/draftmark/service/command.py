@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 
 from draftmark.errors import HostError, RefusedError, StartError, UnrestoredError
-from draftmark.model import Identity, StopOutcome, StopReport
+from draftmark.model import Identity, Intervention, StopOutcome, StopReport
 from draftmark.ports import Clock, CpuSample
 from draftmark.service.explain import launch_error
 from draftmark.service.guarded import GuardedProcess
@@ -86,6 +86,15 @@ class CommandSupervisor:
     def original(self) -> tuple[str, ...]:
         """The command line that this supervisor was made for."""
         return self._original
+
+    @property
+    def altered(self) -> tuple[str, ...]:
+        """Nothing: there is no configuration beside the command line."""
+        return ()
+
+    def heed(self) -> Intervention | None:
+        """Nobody: it is our own process, and one that was killed by hand looks like one that died."""
+        return None
 
     def __enter__(self) -> CommandSupervisor:
         return self

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from draftmark.errors import BusyError, HostError
-from draftmark.model import Identity, StopOutcome, StopReport
+from draftmark.model import Hand, Identity, Intervention, StopOutcome, StopReport
 from draftmark.ports import CpuSample, Supervisor
 
 _STAGGER_S = 0.05  # so that the signals go out in order
@@ -67,6 +67,16 @@ class MembersSupervisor:
         """Of the first member in rank order that has ended with a failure, or else at all."""
         codes = [code for member in self._members if (code := member.exit_code()) is not None]
         return next((code for code in codes if code), codes[0] if codes else None)
+
+    @property
+    def altered(self) -> tuple[str, ...]:
+        """Of all."""
+        return tuple(what for member in self._members for what in member.altered)
+
+    def heed(self) -> Intervention | None:
+        """Of each; a stop before a start."""
+        found = [hand for member in self._members if (hand := member.heed()) is not None]
+        return min(found, key=lambda each: each.hand is not Hand.STOPPED, default=None)
 
     def gather_log(self) -> None:
         """Of all."""

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from draftmark.errors import DraftmarkError, HostError, RefusedError, StartError
+from draftmark.errors import DraftmarkError, FailedError, HostError, RefusedError, StartError
 from draftmark.load.client import LoadRun
 from draftmark.model import (
     Activity,
@@ -25,8 +25,10 @@ from draftmark.model import (
     Evidence,
     Fit,
     FitFigures,
+    Hand,
     Health,
     Identity,
+    Intervention,
     Refusal,
     RequestRecord,
     ServerLimits,
@@ -82,6 +84,8 @@ class FakeWorld:
         inside: Requests that are inside the server.
         serves_before: The service was up before the run.
         cut_at: Events at which the host is lost for a while.
+        altered_at: Events at which somebody else is seen to have changed the configuration.
+        hands_in: What somebody else does to the server of an arm while it is measured.
         back_at: How the wait for a lost host ends: None, or the error that it raises.
         fits: What the engine predicts of memory.
         found: What every server's log says of its memory.
@@ -103,6 +107,9 @@ class FakeWorld:
     inside: int = 0
     serves_before: bool = False
     cut_at: frozenset[str] = frozenset()
+    altered_at: frozenset[str] = frozenset()
+    hands_in: Mapping[str, Hand] = field(default_factory=dict)
+    hand: Intervention | None = None
     back_at: DraftmarkError | None = None
     fits: Fit | None = None
     found: FitFigures | None = None
@@ -272,6 +279,7 @@ class FakeSupervisor:
         self._world = world
         self._engine = FakeEngine(world)
         self._interlock = Interlock()
+        self.altered: tuple[str, ...] = ()
         self.kept: tuple[str, ...] | None = None
         self._untouched = world.running is not None
 
@@ -282,6 +290,8 @@ class FakeSupervisor:
             raise RefusedError("an instance is running already")
         arm = self._engine.arm(command)
         self._world.happens(f"start {arm.name}")
+        if self._alters(f"start {arm.name}"):
+            raise FailedError("somebody else has changed the service meanwhile", evidence=self.altered)
         self._world.pid += 1
         self._world.clock.sleep(0.5)
         if not self._world.starts(arm):
@@ -291,6 +301,18 @@ class FakeSupervisor:
             raise StartError(f"no such program: {command[0]}")
         self._world.running = arm
         return Identity(pid=self._world.pid, started_ticks=1)
+
+    def _alters(self, event: str) -> bool:
+        if event in self._world.altered_at:
+            self.altered = ("/etc/fake.conf was changed",)
+        return bool(self.altered)
+
+    def heed(self) -> Intervention | None:
+        """As the world says; a stop for good."""
+        found = self._world.hand
+        if found is None or found.hand is not Hand.STOPPED:
+            self._world.hand = None
+        return found
 
     def identity(self) -> Identity | None:
         """Who runs now."""
@@ -321,8 +343,11 @@ class FakeSupervisor:
     def restore(self, *, force: bool = False) -> bool:
         """What ran before runs on, or again."""
         self._world.happens("restore")
+        self._alters("restore")
         if self._world.running is not None and not self._untouched:
             self.stop(force=force)
+        if self._world.hand is not None:
+            return False
         if self._world.serves_before and self._world.running is None:
             self._world.running = Arm(0)
             self._world.clock.sleep(0.5)
@@ -418,6 +443,11 @@ class FakeLoad:
         )
         if arm.name in world.dies_in:
             world.running = None
+        if (hand := world.hands_in.get(arm.name)) is not None:
+            world.hand = Intervention(
+                hand, f"somebody else has {hand.value} fake.service", "systemd: Stopping fake"
+            )
+            world.running, world.pid = (None if hand is Hand.STOPPED else arm), world.pid + 1
         return LoadRun(
             records=tuple(records),
             client=ClientHealth(loop_lag_ms_p99=0.5, cpu_s=0.01),

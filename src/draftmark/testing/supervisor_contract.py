@@ -88,11 +88,15 @@ class SupervisorContract:
         assert supervisor.original == programs.command("serve", bench.tag)
         assert supervisor.identity() is None
         assert supervisor.exit_code() is None
+        assert supervisor.heed() is None
         first = bench.start("serve")
         assert first.pid in bench.left()
         assert supervisor.identity() == first
         assert supervisor.exit_code() is None
+        assert supervisor.heed() is None  # what we do ourselves is nobody else's doing
+        assert not supervisor.altered
         report = supervisor.stop()
+        assert supervisor.heed() is None
         assert report.outcome is StopOutcome.CLEAN
         assert report.signals == ("SIGTERM",)
         assert report.exit_code == 0

@@ -104,9 +104,12 @@ class Ends:
         return True
 
     def _unrestored(self, seen: str) -> None:
+        altered = self.supervisor.altered
         raise UnrestoredError(
-            "the service is configured as it was, and does not serve",
-            evidence=(seen,),
+            "somebody else has changed the service meanwhile, and so it does not serve"
+            if altered
+            else "the service is configured as it was, and does not serve",
+            evidence=(seen, *altered),
             next_step="; ".join(self.look) or "see its log",
         )
 

@@ -43,6 +43,13 @@ def compare(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[dict[str, Any]]:
     Raises:
         RefusedError: The runs are unlike, or have nothing in common.
     """
+    for run in (a, b):
+        if changed := run.get("altered"):
+            raise RefusedError(
+                "the service's configuration was changed during one of these runs, so it has no figures",
+                evidence=(f"{run['service']}, started at {run['started_at']}", *changed),
+                next_step="run it again",
+            )
     differences = unlike(a, b)
     if differences:
         raise RefusedError(

@@ -13,6 +13,9 @@ from draftmark.ports import CpuSample
 FOREIGN = "foreign"
 """Key among a trial's disturbances for requests of others."""
 
+OTHERS = "others"
+"""The same for somebody who stopped or restarted the server."""
+
 _PAUSE_MS = 1000.0  # Ctrl-Z, a suspended laptop, a paused virtual machine
 
 

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Sequence
 from statistics import geometric_mean, median
 from typing import Any
 
+from draftmark.errors import FailedError
 from draftmark.model import Arm, Measurement, Trial, TrialStatus
 from draftmark.run.records import FINISH, Action, RunInfo, RunRecord
-from draftmark.tune import deaths
+from draftmark.tune import deaths, meddling
 from draftmark.tune.capacity import capacity_warnings, limits_document, limits_of, limits_of_arm
 from draftmark.tune.decide import Conclusion, conclude, decide
 from draftmark.tune.fitting import compared
@@ -30,6 +31,8 @@ from draftmark.tune.verdicts import AxisDecision, Interval
 
 def derive(record: RunRecord) -> dict[str, Any]:
     """The `draftmark.tune/1` document of a run, finished or not."""
+    if changed := meddling.altered(record):
+        record = meddling.without_figures(record)
     info = record.info
     measured = {r.trial.number: measurements(r, info) for r in record.trials}
     trials = [r.trial for r in record.trials]
@@ -89,13 +92,14 @@ def derive(record: RunRecord) -> dict[str, Any]:
             "because": conclusion.because,
             "by_workload": conclusion.by_workload,
         },
-        "verdict": conclusion.sentence,
-        "exit_status": exit_status(conclusion),
+        "verdict": meddling.no_verdict(changed) if changed else conclusion.sentence,
+        "exit_status": FailedError.exit_status if changed else exit_status(conclusion),
         "restarts": sum(1 for t in trials if t.start_s is not None or t.status is TrialStatus.DID_NOT_START)
         + sum(1 for action in record.actions if action.what == "kept" or _started_again(action)),
         "downtime_s": rounded(sum(known)) if (known := _downtimes(record)) else None,
         "restored": bool(end.detail.get("restored")) if end is not None else None,
         "kept": end.detail.get("kept") if end is not None else None,
+        "altered": list(changed),
         "complete": complete,
         "search": info.search,
         "steps": forecasts.steps(),
@@ -265,7 +269,7 @@ def _missing(record: RunRecord) -> list[int]:
 
 
 def _warnings(record: RunRecord, decisions: Sequence[AxisDecision]) -> list[str]:
-    found = list(record.info.notes)
+    found = [*record.info.notes, *meddling.told(record)]
     if record.strays:
         found.append(f"not trials of this run, counted nowhere: {', '.join(record.strays)}")
     missing = _missing(record)

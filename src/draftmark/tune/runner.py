@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from draftmark.errors import BusyError, DraftmarkError, FailedError, RefusedError
-from draftmark.model import Arm, Foreign, Trial, TrialStatus
+from draftmark.model import Arm, Foreign, Hand, Trial, TrialStatus
 from draftmark.ports import Clock
 from draftmark.run.directory import RunDirectory
-from draftmark.run.records import ENOUGH, FINISH, FITTED, NEXT, Action, Slot
+from draftmark.run.records import ENOUGH, FINISH, FITTED, NEXT, Action, RunRecord, Slot
 from draftmark.tune.closing import Ends
 from draftmark.tune.disturbance import FOREIGN
+from draftmark.tune.meddling import altered
 from draftmark.tune.predicted import asked_for
+from draftmark.tune.startup import InterventionError
 from draftmark.tune.steering import Next, baseline_failed, disturbed, steer
 from draftmark.tune.trial import TrialRunner
 
@@ -92,10 +94,11 @@ class Sweep:
 
         Raises:
             FailedError: The baseline itself does not start: there is nothing to compare with.
-            RefusedError: Others use the service.
+            RefusedError: Others use the service, or have stopped or started it; or this run's service was changed.
             UnrestoredError: The service could not be put back.
         """
         record = self.directory.load()
+        _must_be_one_service(record)
         step = steer(record)
         if step.slot is None and any(action.what == FINISH for action in record.actions):
             return  # nothing is done, so nothing is written
@@ -108,12 +111,19 @@ class Sweep:
             last = self._trials(step, stay, _slowest(past, record.info.baseline))
             kept = self._keep(stay)
             hurry = False
-        except DraftmarkError:
+        except DraftmarkError as error:
             hurry = False
+            self._note_others(error)
             raise
         finally:
             if kept is None:
                 self._put_back(stay, hurry=hurry)
+        if found := self.ends.supervisor.altered:
+            raise FailedError(
+                "somebody else has changed the service's configuration during the run: it gives no verdict",
+                evidence=found,
+                next_step="run it again; the service is put back, with that change",
+            )
         if kept is None and last is not None:
             self._close(last)
         self.journal.write(FINISH, detail={"restored": kept is None, "kept": kept.name if kept else None})
@@ -125,8 +135,21 @@ class Sweep:
         except DraftmarkError as error:
             self.journal.write("not-restored", detail={"because": error.what})
             raise
+        finally:
+            self._note_altered()
         seconds = round(self.ends.clock.monotonic() - began, 3)
         self.journal.write("restored", detail={"serves": serves, "seconds": seconds, "restarted": stay.vacant})
+
+    def _note_others(self, error: DraftmarkError) -> None:
+        """What others did, before anything is put back: on record whatever comes then."""
+        if isinstance(error, InterventionError):
+            done = error.intervention
+            self.journal.write("ended-by-others", detail={"hand": done.hand, "because": str(done)})
+        self._note_altered()
+
+    def _note_altered(self) -> None:
+        if found := self.ends.supervisor.altered:
+            self.journal.write("altered", detail={"by_others": list(found)})
 
     def _vacate(self, stay: _Stay) -> None:
         """Stop what serves, before the first start; from then on the service is ours."""
@@ -141,6 +164,7 @@ class Sweep:
         if report is not None:
             detail: dict[str, object] = {"outcome": report.outcome, "seconds": round(report.seconds, 3)}
             self.journal.write("vacated", detail={**detail, "waited_s": report.waited_s, "because": report.because})
+        self._must_be_ours()
 
     def _trials(self, step: Next, stay: _Stay, baseline_start_s: float | None) -> Next | None:
         """Run what is asked for; the last trial where that needs no start of ours, else None."""
@@ -162,6 +186,7 @@ class Sweep:
             if trial.status is TrialStatus.DID_NOT_START:
                 self._must_start(trial)
             self._must_be_alone(trial)
+            self._must_be_ours()
             void_in_a_row = void_in_a_row + 1 if disturbed(trial) else 0
             if void_in_a_row >= _HOPELESS:
                 self.journal.write(
@@ -214,6 +239,12 @@ class Sweep:
         self.journal.write("kept", detail={"arm": arm.name})
         return arm
 
+    def _must_be_ours(self) -> None:
+        """Who stops a service wants it stopped; who starts it wants it to serve. A restart costs a trial only."""
+        intervention = self.ends.supervisor.heed()
+        if intervention is not None and intervention.hand is not Hand.RESTARTED:
+            raise InterventionError(intervention)
+
     def _must_be_alone(self, trial: Trial) -> None:
         watch = self.trials.watch
         if watch is not None and watch.policy is Foreign.ABORT and (seen := trial.disturbed.get(FOREIGN)):
@@ -246,6 +277,17 @@ class Sweep:
             self.tell(step.because)
         writer = self.directory.trial(f"{slot.number:02d}-{slot.arm.name}")
         return self.trials.run(slot, writer, baseline_start_s=baseline_start_s, in_place=in_place)
+
+
+def _must_be_one_service(record: RunRecord) -> None:
+    """A run is not gone on with, when what is left would be of another configuration than what is there."""
+    if found := altered(record):
+        raise RefusedError(
+            "somebody else changed the service's configuration during this run: what is left of it would be of "
+            "another service",
+            evidence=found,
+            next_step="begin a new run",
+        )
 
 
 def _slowest(trials: Sequence[Trial], baseline: Arm) -> float | None:

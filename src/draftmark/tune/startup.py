@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from draftmark.errors import RefusedError, StartError
-from draftmark.model import Evidence, Health, Identity
+from draftmark.model import Evidence, Hand, Health, Identity, Intervention
 from draftmark.ports import Clock, Engine, EngineClient, Supervisor
 
 _POLL_S = 0.05
@@ -40,6 +40,24 @@ class NotReadyError(StartError):
         self.seen = what
         self.because = line.text if line is not None else f"{what}; {shown[0]}"
         self.line = line
+
+
+class InterventionError(RefusedError):
+    """Somebody else has stopped or started the service, and that stands.
+
+    Attributes:
+        started: By then we had started it ourselves; else what runs, if anything does, is not ours.
+    """
+
+    def __init__(self, intervention: Intervention, *, started: bool = False) -> None:
+        super().__init__(
+            f"{intervention.what}: the run is ended, "
+            + ("and it is left so" if intervention.hand is Hand.STOPPED else "and the service put back"),
+            evidence=(intervention.evidence,),
+            next_step="ask who did; tune --resume RUN goes on with the trials that are left",
+        )
+        self.intervention = intervention
+        self.started = started
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,9 +95,11 @@ class Starter:
 
         Raises:
             RefusedError: Something else listens where the server should.
+            InterventionError: Somebody else has stopped or started the service meanwhile.
             StartError: The program cannot be run.
             NotReadyError: It was started and ended, hung, or does not generate.
         """
+        self._heed(started=False)
         base_url = self.engine.base_url(command)
         refuse_taken(base_url, self.port_holder(base_url))
         began = self.clock.monotonic()
@@ -103,7 +123,12 @@ class Starter:
         self.supervisor.gather_log()
         return Ready(client=client, identity=identity, start_s=self.clock.monotonic() - began)
 
+    def _heed(self, *, started: bool) -> None:
+        if (intervention := self.supervisor.heed()) is not None:
+            raise InterventionError(intervention, started=started)
+
     def _not_ready(self, log: Path, what: str) -> NotReadyError:
+        self._heed(started=True)
         self.supervisor.gather_log()
         lines = log_lines(log)
         return NotReadyError(what, self.engine.decisive(lines, log.name), log, lines)

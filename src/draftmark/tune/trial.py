@@ -19,6 +19,8 @@ from draftmark.model import (
     FitFigures,
     Foreign,
     Health,
+    Identity,
+    Intervention,
     RequestRecord,
     ServerLimits,
     SpeculationState,
@@ -32,11 +34,18 @@ from draftmark.run.directory import TrialWriter
 from draftmark.run.records import Slot
 from draftmark.run.redact import Redactor
 from draftmark.tune.autopsy import Autopsy
-from draftmark.tune.disturbance import FOREIGN, changed_identity, counters_astray, foreign_cores, load_faults
+from draftmark.tune.disturbance import (
+    FOREIGN,
+    OTHERS,
+    changed_identity,
+    counters_astray,
+    foreign_cores,
+    load_faults,
+)
 from draftmark.tune.drain import Drain
 from draftmark.tune.foreign import Watch
 from draftmark.tune.measuring import Axis, Limits, counters_between
-from draftmark.tune.startup import NotReadyError, Ready, Starter, as_it_stands, log_lines
+from draftmark.tune.startup import InterventionError, NotReadyError, Ready, Starter, as_it_stands, log_lines
 
 _QUIET_LOOK_S = 0.4
 _LAST_LOOKS, _LAST_LOOK_S = 5, 0.05
@@ -170,6 +179,7 @@ class TrialRunner:
 
         Raises:
             RefusedError: Something else listens where the server should.
+            InterventionError: Somebody else has stopped or started the service before we could start it.
             BusyError: Others keep using the server, so that it could not be stopped.
             StorageError: The record could not be written; the server is stopped before.
             Interrupted: The user or the system asked to stop; the server is stopped before.
@@ -179,7 +189,7 @@ class TrialRunner:
         notes = _Notes()
         command = self.engine.with_arm(self.supervisor.original, slot.arm)
         self.observer.trial_begins(slot)
-        hurry, ready = True, None  # until it is known that nobody interrupted
+        hurry, ready, ours = True, None, True  # until it is known that nobody interrupted
         try:
             try:
                 if in_place:
@@ -192,13 +202,16 @@ class TrialRunner:
             except _Over as over:
                 notes.status, notes.because, notes.evidence = over.status, over.because, over.evidence
                 self._examine(slot, over.failure, writer)
+            except InterventionError:
+                ours = False  # whoever started it is not cut off: it is stopped when it is idle, by putting it back
+                raise
             else:
                 self._judge(slot.arm, notes)
             hurry = False
         finally:
             stopping = self.clock.monotonic()
             try:
-                if not in_place:
+                if not in_place and ours:
                     self.observer.phase(slot, "stopping the server", None)
                     self.act("stop", slot.number, {})
                     notes.stop = self._stop(ready, hurry=hurry)
@@ -295,6 +308,10 @@ class TrialRunner:
         )
         try:
             ready = starter.start(command, writer.log)
+        except InterventionError as error:
+            if not error.started:
+                raise
+            raise self._interrupted(slot, notes, error.intervention, "while it was started") from None
         except NotReadyError as error:
             lines = (error.line,) if error.line else ()
             failure = self._failure(writer, error.seen)
@@ -359,15 +376,7 @@ class TrialRunner:
                     on_progress=self.observer.progress,
                 )
             wall = self.clock.monotonic() - began
-            changed = changed_identity(identity, self.supervisor.identity(), self.supervisor.exit_code())
-            if changed:
-                self.supervisor.gather_log()
-                found = self.engine.decisive(log_lines(writer.log), writer.log.name)
-                lines = (found,) if found else ()
-                because = f"{changed} during {axis.key}"
-                # One that runs now is another: what was measured is gone.
-                failure = dataclasses.replace(self._failure(writer, because), alive=False)
-                raise _Over(TrialStatus.VOID, because, lines, failure)
+            self._must_be_the_same(slot, notes, identity, run, axis, writer)
             after = client.counters()
             notes.counters[axis.key] = counted = counters_between(before, after)
             astray = counters_astray(before, after, run.records, others_ignored=self._others_ignored)
@@ -386,6 +395,30 @@ class TrialRunner:
         after_all = client.counters()
         if after_all.raw:
             writer.text("metrics.after.prom", after_all.raw)
+
+    def _must_be_the_same(
+        self, slot: Slot, notes: _Notes, identity: Identity, run: LoadRun, axis: Axis, writer: TrialWriter
+    ) -> None:
+        """What ended the measurement is what began it."""
+        changed = changed_identity(identity, self.supervisor.identity(), self.supervisor.exit_code())
+        # A server that somebody stops is there, and refuses requests, for as long as it drains.
+        suspect = changed or any(record.error is not None for record in run.records)
+        if suspect and (intervention := self.supervisor.heed()) is not None:
+            raise self._interrupted(slot, notes, intervention, f"during {axis.key}")
+        if changed:
+            self.supervisor.gather_log()
+            found = self.engine.decisive(log_lines(writer.log), writer.log.name)
+            because = f"{changed} during {axis.key}"
+            # One that runs now is another: what was measured is gone.
+            failure = dataclasses.replace(self._failure(writer, because), alive=False)
+            raise _Over(TrialStatus.VOID, because, (found,) if found else (), failure)
+
+    def _interrupted(self, slot: Slot, notes: _Notes, intervention: Intervention, when: str) -> _Over:
+        """Nothing died, so there is nothing to look into."""
+        self.act("intervention", slot.number, {"hand": intervention.hand, "because": str(intervention)})
+        reason = f"{intervention.what} {when} ({intervention.evidence})"
+        notes.disturbed[OTHERS] = (reason,)
+        return _Over(TrialStatus.VOID, reason)
 
     def _keep(self, writer: TrialWriter, notes: _Notes, record: RequestRecord) -> None:
         if record.error_detail is not None:

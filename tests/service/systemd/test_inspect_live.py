@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.lab.machine import Machine
+from tests.lab.root import CHECKOUT
 
 from draftmark.service.systemd.lease import Lease
 
@@ -19,6 +20,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 NAME = "inspected.service"
 PROGRAM = "/opt/bin/llama-server"
+DRAFTMARK = ("env", "COLUMNS=200", f"PYTHONPATH={CHECKOUT / 'src'}", sys.executable, "-m", "draftmark")
 FILE = f"/etc/systemd/system/{NAME}"
 
 
@@ -29,7 +31,7 @@ def inspect(lab: Machine) -> Iterator[Callable[..., str]]:
     lab.check(["sh", "-c", f"chmod +x {PROGRAM}; systemctl daemon-reload; systemctl start {NAME}"])
 
     def typed(verb: str, *words: str) -> str:
-        return lab.check([*("env", "COLUMNS=200"), sys.executable, "-m", "draftmark", verb, f"unit:{NAME}", *words])
+        return lab.check([*DRAFTMARK, verb, f"unit:{NAME}", *words])
 
     yield typed
     lab.check(["sh", "-c", f"systemctl stop {NAME}; rm -rf {FILE} /opt/bin; systemctl daemon-reload"])
@@ -65,3 +67,31 @@ def test_plan_shows_what_the_baseline_sets(inspect: Callable[..., str]) -> None:
     assert "Restart=no" in told[off:other]
     assert "Restart=no" in told[other:]
     assert told.count("load: requests are sent from") == 1
+
+
+def test_a_socket_that_starts_the_unit_is_told_and_nothing_is_tuned(
+    lab: Machine, inspect: Callable[..., str]
+) -> None:
+    """Also one of a proxy in front that needs it; one that nobody has started is told, and in nobody's way."""
+    socket, front = f"{FILE.removesuffix('.service')}.socket", "/etc/systemd/system/front.socket"
+    lab.write(socket, f"[Socket]\nListenStream=/run/{NAME}.sock\n")
+    lab.write(front, "[Socket]\nListenStream=/run/front.sock\n")
+    lab.write("/etc/systemd/system/front.service", f"[Unit]\nRequires={NAME}\n[Service]\nExecStart=/bin/sleep 9\n")
+    invocation = lab.show(NAME)["InvocationID"]
+    try:
+        lab.check(["systemctl", "daemon-reload"])
+        assert hazards(inspect("inspect", "--json"))["started-by-others"]["severity"] == "warning"
+        assert "tune would be refused" not in inspect("plan", "--depth", "off,4")
+        lab.check(["systemctl", "start", "front.socket"])
+        assert "front.socket starts front.service, which needs" in inspect("plan", "--depth", "off,4")
+        found = json.loads(inspect("inspect", "--json"))["hazards"]
+        told = next(each for each in found if each["code"] == "started-by-others")
+        assert told["severity"] == "stops-tuning"
+        assert "Listen=/run/front.sock" in told["evidence"]
+        ended = lab.run([*DRAFTMARK, "tune", f"unit:{NAME}", "--depth", "off,4", "--run", "/tmp/never"])
+        assert ended.status == 30, ended.err
+        assert "next: systemctl stop front.socket, tune, systemctl start front.socket" in ended.err
+        assert lab.show(NAME)["InvocationID"] == invocation
+        assert lab.run(["ls", "/run/draftmark", "/tmp/never"]).out == ""
+    finally:
+        lab.check(["sh", "-c", f"systemctl stop front.socket; rm {socket} /etc/systemd/system/front.*"])

@@ -5,15 +5,20 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from draftmark.errors import DraftmarkError, FailedError, RefusedError, UnrestoredError
+from draftmark.model import Hand, StopOutcome
+from draftmark.service.host import SystemClock
 from draftmark.service.systemd.agent import script
+from draftmark.service.systemd.discover import discover
 from draftmark.service.systemd.lease import Lease
 from draftmark.service.systemd.restore import restore
+from draftmark.service.systemd.supervisor import SystemdSupervisor, Terms
 
-from .lab_host import LiveUnit
+from .lab_host import SERVER, LiveUnit
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -102,12 +107,199 @@ def test_a_drop_in_of_the_users_from_the_middle_of_a_trial_stays(unit: LiveUnit,
     shell(unit, "systemctl daemon-reload")
     lease.edit(unit.trial(4))
     report = lease.restore()
-    assert "the list of drop-ins" in report.changed
+    assert report.added == (mine,)
     unit.await_depth(0)
     assert unit.host.read(mine).decode() == text
     assert "NEW=1" in unit.show("Environment")
     assert unit.machine.run(["test", "-e", unit.dropin]).status == 1
     shell(unit, f"rm {mine}; rmdir --ignore-fail-on-non-empty {mine.rpartition('/')[0]}; systemctl daemon-reload")
+
+
+CHANGES = [
+    ("echo '[Service]' >'{etc}.d/20 new.conf'", "{etc}.d/20 new.conf is new"),
+    ("echo CPUWeight=7 >>'{etc}.d/20 new.conf'", "{etc}.d/20 new.conf is new"),
+    ("rm '{etc}.d/20 new.conf'", ""),
+    ("echo CPUWeight=7 >>'{etc}.d/10 mine.conf'", "{etc}.d/10 mine.conf was changed"),
+    ("cp /tmp/mine.conf '{etc}.d/10 mine.conf'", ""),
+    ("ln -sf /dev/null '{etc}.d/10 mine.conf'", "{etc}.d/10 mine.conf was changed"),
+    ("rm '{etc}.d/10 mine.conf'; systemctl daemon-reload", "{etc}.d/10 mine.conf is gone"),
+    ("cp /tmp/mine.conf '{etc}.d/10 mine.conf'; ln -s /dev/null '{run}/{unit}.d/10 mine.conf'", ""),
+    ("sed -i s/^ExecStart=/ExecStart=-/ {etc}", "{etc} was changed"),
+    ("sed -i s/^ExecStart=-/ExecStart=/ {etc}; systemctl daemon-reload; touch {etc} '{etc}.d/10 mine.conf'", ""),
+    ("systemctl set-property --runtime {unit} CPUWeight=7", "{run}.control/{unit}.d/50-CPUWeight.conf is new"),
+    ("rm -r {run}.control/{unit}.d; echo A=2 >/tmp/llm.env", "/tmp/llm.env was changed"),
+    ("echo A=1 >/tmp/llm.env; echo A=2 >/tmp/none-yet.env", "/tmp/none-yet.env is new"),
+    ("rm /tmp/none-yet.env; systemctl enable {unit}; systemctl disable {unit}", ""),
+    ("echo 1 >/tmp/other.env; echo '[Unit]' >'{etc}.d/zz-draftmark-watch.conf'", ""),
+]
+"""What somebody does, one after the other, and what is told of it then."""
+
+
+def test_what_changes_the_service_and_what_does_not(unit: LiveUnit) -> None:
+    """Also what systemd has not been told to read: Draftmark's own edit does that."""
+    names = {"unit": unit.name, "etc": f"/etc/systemd/system/{unit.name}", "run": "/run/systemd/system"}
+    install = "[Install]\\nWantedBy=multi-user.target\\n# /tmp/other.env\\n"
+    shell(unit, f"echo A=1 >/tmp/llm.env; cp '{names['etc']}.d/10 mine.conf' /tmp/mine.conf")
+    shell(unit, f"printf '{install}' >>{names['etc']}; systemctl daemon-reload")
+    lease = Lease.open(unit.host, unit.name, files=("/tmp/llm.env", "/tmp/none-yet.env"))
+    for meddling, told in CHANGES:
+        shell(unit, meddling.format(**names))
+        lease.edit(unit.trial(4))
+        assert lease.compare() == ((told.format(**names),) if told else ()), meddling
+    shell(unit, f"echo B=1 >>'{names['etc']}.d/10 mine.conf'")
+    report = lease.restore()
+    assert report.changed == (f"{names['etc']}.d/10 mine.conf",)
+    assert lease.altered == (f"{names['etc']}.d/10 mine.conf was changed",)
+    shell(unit, "rm -f /tmp/*.env /tmp/mine.conf")
+
+
+def supervised(unit: LiveUnit, settings: dict[str, str] | None = None) -> SystemdSupervisor:
+    found = discover(unit.host, unit.name, is_server=lambda words: str(SERVER) in words, read_as=unit.host)
+    terms = Terms(
+        settings=settings or {},
+        stop_timeout_s=20,
+        port=None,
+        header=("trial",),
+        undo="draftmark restore",
+        keep_header=lambda _: (),
+    )
+    return SystemdSupervisor(host=unit.host, unit=found, terms=terms, clock=SystemClock(), same_host=False)
+
+
+def of_depth(service: SystemdSupervisor, depth: int) -> tuple[str, ...]:
+    words = list(service.original)
+    words[words.index("--depth") + 1] = str(depth)
+    return tuple(words)
+
+
+@pytest.mark.parametrize("on_trial", [False, True])
+def test_a_service_that_somebody_stops_stays_stopped(unit: LiveUnit, tmp_path: Path, on_trial: bool) -> None:
+    before = same(unit)
+    with supervised(unit) as service:
+        assert service.heed() is None
+        if on_trial:
+            service.stop()
+            assert service.heed() is None  # that was us
+            service.start(of_depth(service, 3), tmp_path / "server.log")
+            unit.await_depth(3)
+            assert service.heed() is None
+        shell(unit, f"systemctl stop {unit.name}")
+        seen = service.heed()
+        assert seen is not None
+        assert seen.hand is Hand.STOPPED
+        assert f"Stopping {unit.name}" in seen.evidence
+        assert service.heed() is seen
+        assert not service.restore()
+    assert service.restored is not None
+    assert (service.restored.left, service.restored.active, service.restored.restarted) == (True, "inactive", False)
+    assert same(unit) == (*before[:2], "inactive")
+
+
+def test_a_slow_stop_by_somebody_is_waited_for_and_not_taken_for_ours(
+    make_unit: Callable[..., LiveUnit],
+) -> None:
+    unit = make_unit(settings="ExecStop=/bin/sleep 2")
+    with supervised(unit) as service:
+        shell(unit, f"systemctl stop --no-block {unit.name}")
+        assert service.stop().outcome is StopOutcome.ALREADY_DEAD
+        seen = service.heed()
+        assert seen is not None
+        assert seen.hand is Hand.STOPPED
+        assert not service.restore()
+    assert unit.show("ActiveState") == "inactive"
+
+
+def test_a_service_that_somebody_stopped_and_started_again_is_put_back_as_ever(
+    unit: LiveUnit, tmp_path: Path
+) -> None:
+    before = same(unit)
+    with supervised(unit) as service:
+        service.stop()
+        service.start(of_depth(service, 3), tmp_path / "server.log")
+        unit.await_depth(3)
+        shell(unit, f"systemctl stop {unit.name}")
+        assert service.heed() is not None
+        shell(unit, f"systemctl start {unit.name}")
+        unit.await_depth(3)
+        assert service.restore()
+    unit.await_depth(0)
+    assert same(unit) == before
+
+
+def test_a_stop_by_somebody_outlives_draftmark(unit: LiveUnit) -> None:
+    """The switch of the host puts the files back, and leaves it stopped too."""
+    lease = on_trial(unit, lease_s=6)
+    shell(unit, f"systemctl stop {unit.name}")
+    lease.leave()
+    lease.abandon()
+    unit.await_restored()
+    assert unit.show("ActiveState") == "inactive"
+    assert unit.machine.run(["test", "-e", unit.dropin]).status == 1
+
+
+def test_a_restart_by_somebody_is_told_from_a_death(unit: LiveUnit, tmp_path: Path) -> None:
+    before = same(unit)
+    name = unit.name
+    with supervised(unit) as service:
+        service.stop()
+        for meddling, hand in (
+            (f"systemctl restart {name}", Hand.RESTARTED),
+            (f"systemctl stop {name}; systemctl start {name}", Hand.RESTARTED),
+            ("systemctl daemon-reload; systemctl daemon-reexec", None),
+            (f"systemctl kill -s KILL {name}; sleep .3; systemctl start {name}", None),
+            (f"systemctl kill {name}; sleep .3", None),
+        ):
+            if unit.depth() is None:
+                service.start(of_depth(service, 3), tmp_path / "server.log")
+            unit.await_depth(3)
+            shell(unit, meddling)
+            seen = service.heed()
+            assert (seen and seen.hand) is hand, meddling
+            assert service.heed() is None
+        assert service.restore()
+    unit.await_depth(0)
+    assert same(unit) == before
+
+
+def test_a_service_that_somebody_starts_between_two_trials(unit: LiveUnit) -> None:
+    with supervised(unit) as service:
+        service.stop()
+        shell(unit, f"systemctl start {unit.name}")
+        seen = service.heed()
+        assert seen is not None
+        assert seen.hand is Hand.STARTED
+        assert service.restore()
+    unit.await_depth(0)
+
+
+def test_no_trial_is_started_on_a_changed_unit(unit: LiveUnit, tmp_path: Path) -> None:
+    mine = f"/etc/systemd/system/{unit.name}.d/20 new.conf"
+    with supervised(unit) as service:
+        service.stop()
+        unit.machine.write(mine, "[Service]\nEnvironment=NEW=1\n")
+        with pytest.raises(FailedError, match="somebody else has changed") as caught:
+            service.start(of_depth(service, 3), tmp_path / "server.log")
+        assert caught.value.evidence == (f"{mine} is new",)
+        assert unit.depth() is None
+        assert service.restore()
+        assert service.altered == (f"{mine} is new",)
+    unit.await_depth(0)
+    assert "NEW=1" in unit.show("Environment")
+
+
+def test_files_that_systemd_had_not_read_are_refused_before_anything_is_stopped(unit: LiveUnit) -> None:
+    """Those that systemd knows to have changed, and those that it had not seen yet."""
+    running, etc = unit.show("InvocationID"), f"/etc/systemd/system/{unit.name}"
+    service = supervised(unit, {"Restart": "no"})
+    unit.machine.write(f"{etc}.d/20 new.conf", "[Service]\nEnvironment=NEW=1\n")
+    with pytest.raises(RefusedError, match=r"not those that were in force|cannot be held"):
+        service.__enter__()
+    shell(unit, f"rm '{etc}.d/20 new.conf'; echo >>{etc}")
+    with pytest.raises(RefusedError, match="cannot be held") as caught:
+        supervised(unit, {"Restart": "no"}).__enter__()
+    assert "were changed and not loaded" in caught.value.evidence[0]
+    assert unit.show("InvocationID") == running
+    assert unit.machine.run(["test", "-e", unit.state]).status == 1
 
 
 def test_what_the_user_writes_into_the_trials_own_drop_in_is_put_aside(unit: LiveUnit) -> None:

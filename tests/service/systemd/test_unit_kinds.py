@@ -17,7 +17,7 @@ import pytest
 from tests.lab.machine import Machine
 from tests.lab.root import USER, USER_ID
 
-from draftmark.errors import RefusedError
+from draftmark.errors import FailedError, RefusedError
 from draftmark.ports import Host
 from draftmark.service.host import SystemClock
 from draftmark.service.systemd.discover import FoundUnit, discover
@@ -342,12 +342,16 @@ def test_a_file_that_systemd_has_not_read_yet(kinds: Machine, tmp_path: Path) ->
     unit = found(kinds, "edited.service")
     assert arguments(unit.command.argv) == ["--depth", "3", "--method", "eagle", "--port", "1"]
     held = supervisor(unit, LabHost(kinds))
+    with pytest.raises(RefusedError, match="cannot be held") as caught, held:
+        pass
+    assert "were changed and not loaded" in caught.value.evidence[0]
+    assert kinds.show("edited.service")["NeedDaemonReload"] == "yes"  # whether it is to be read is not ours to say
+    kinds.check(["systemctl", "daemon-reload"])
     with held:
         held.stop(force=True)
         held.start(with_arm(unit.command.argv, 7), tmp_path / "log")
         assert await_running(kinds, "edited.service") == ["--port", "1", "--method", "eagle", "--depth", "7"]
         held.restore(force=True)
-    assert kinds.show("edited.service")["NeedDaemonReload"] == "no"
 
 
 def test_a_later_drop_in_of_others_that_appears_while_it_is_held(kinds: Machine, tmp_path: Path) -> None:
@@ -359,9 +363,10 @@ def test_a_later_drop_in_of_others_that_appears_while_it_is_held(kinds: Machine,
         held.stop(force=True)
         kinds.write(f"{SYSTEM}/meddled.service.d/zzz.conf", f"[Service]\n{CHANGED}\n")
         wanted = with_arm(unit.command.argv, 7)
-        held.start(wanted, tmp_path / "log")
-        await_running(kinds, "meddled.service")
-        assert not any(tuple(arguments(c)) == tuple(arguments(wanted)) for c in held.commands() if is_server(c))
+        with pytest.raises(FailedError, match="somebody else has changed") as caught:
+            held.start(wanted, tmp_path / "log")
+        assert caught.value.evidence == (f"{SYSTEM}/meddled.service.d/zzz.conf is new",)
+        assert running(kinds, "meddled.service") == []
         held.restore(force=True)
     assert await_running(kinds, "meddled.service")[1] == "9"
 

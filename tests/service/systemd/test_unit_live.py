@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.lab.llm_unit import LlmLab, UnavailableError, llm_lab
+from tests.lab.llm_unit import UNIT, LlmLab, UnavailableError, llm_lab
 from tests.lab.network import Cable, Cut
 from tests.lab.unit_cuts import Cuts
 from tests.lab.unit_cycles import cycle_faults, play_cycles
@@ -76,3 +77,36 @@ def test_what_is_refused_changes_nothing(lab: LlmLab, tmp_path: Path) -> None:
 
 def test_a_reboot_in_the_middle_of_a_trial(lab: LlmLab) -> None:
     assert [fault for played in reboots(lab, 1) for fault in played.faults] == []
+
+
+def test_another_admins_drop_in_ends_the_run_without_a_verdict(lab: LlmLab) -> None:
+    before, mine = lab.state(), f"/etc/systemd/system/{UNIT}.d/over ride.conf"
+    controller = lab.controller()
+    assert controller.await_phase("measure", 2), controller.wait()
+    lab.machine.write(mine, "[Service]\nEnvironment=FOO=1\n")
+    ended = controller.wait()
+    assert ended.status == 50, ended.err
+    assert f"{mine} is new" in ended.err
+    assert lab.machine.check(["cat", mine]) == "[Service]\nEnvironment=FOO=1\n"
+    assert "FOO=1" in lab.machine.show(UNIT)["Environment"]
+    reported = lab.machine.run([*lab.words("report")[:-1], str(controller.run).partition("root")[2], "--json"])
+    result = json.loads(reported.out)
+    assert (result["exit_status"], result["choice"]["recommended"], result["axes"]) == (50, None, [])
+    assert result["altered"] == [f"{mine} is new"]
+    assert result["verdict"].startswith("No verdict: somebody else changed")
+    lab.machine.check(["sh", "-c", f"rm -r '{mine.rpartition('/')[0]}'; systemctl daemon-reload"])
+    assert lab.faults(before) == []
+
+
+def test_a_stop_by_another_admin_ends_the_run_and_stands(lab: LlmLab) -> None:
+    before = lab.state()
+    controller = lab.controller()
+    assert controller.await_phase("measure", 2), controller.wait()
+    lab.machine.check(["systemctl", "stop", UNIT])
+    ended = controller.wait()
+    assert ended.status == 30, ended.err
+    assert f"somebody else has stopped {UNIT}: the run is ended, and it is left so" in ended.err
+    assert lab.state().differences(before) == ["active: was 'inactive', is 'active'"]
+    assert controller.actions().count("start") == 2
+    lab.machine.check(["systemctl", "start", UNIT])
+    assert lab.faults(before) == []

@@ -5,7 +5,7 @@
 #   sh -c 'SCRIPT=$(cat); eval "$SCRIPT"' draftmark COMMAND UNIT SCOPE … < script
 #       open LEASE_S TOKEN HOLDER [FILE…]      restore WAIT_S [force|HOLDER [leave]]      status
 #   sh STATE/agent COMMAND …
-#       beat|measure|edit|clear|look|stop|start|keep|close|restore TOKEN …         check
+#       beat|measure|compare|edit|clear|look|stop|start|keep|leave|close|restore TOKEN …   check
 #
 # SCOPE is --system or --user. Answers are key=value lines. Exit status: 0 done, 1 failed (why is on stderr), 3 the
 # token is no longer the holder's, 4 busy, 5 somebody else holds the unit, 6 not finished yet: call again.
@@ -16,6 +16,7 @@
 #   touched   the service may run something else than the original    made      directories that are ours to remove
 #   keeping before/            a keep that is half done: undo it      kept      a keep that is done: only close is left
 #   replaced                   a restore has asked for a restart of this invocation
+#   left      somebody else has stopped it: it is not started again
 #   deaf                       the invocation whose sockets were closed so that it ends without a new request
 #   measuring                  since when a measurement runs, or blank        checked   when the switch last looked
 
@@ -179,6 +180,8 @@ cmd_open() { # LEASE_S TOKEN HOLDER [FILE…]
         say "stale=1" && put_back_without_state 15 || exit $?
     fi
     observe && [ "$LOAD" = loaded ] || fail "$UNIT is ${LOAD:-not known to systemd}"
+    [ "$(prop NeedDaemonReload)" != yes ] ||
+        fail "files of $UNIT were changed and not loaded: the next start would bring more than what is tried"
     id=$(prop Id)
     [ "$id" = "$UNIT" ] || fail "$UNIT is another name of $id: use $id"
     trap 'undo_open' EXIT
@@ -221,15 +224,15 @@ remove_half_opened() { # of an `open` that was killed: its process is gone, and 
 save_original() { # FILE…
     kept=$FRESH/original
     mkdir -- "$kept" "$kept/files" && sc show -- "$UNIT" >"$kept/show" && effective >"$kept/exec" &&
-        prop DropInPaths >"$kept/dropins" && prop InvocationID >"$kept/invocation" &&
+        unit_files | sort -u >"$kept/unit_files" && prop InvocationID >"$kept/invocation" &&
         prop ActiveState >"$kept/active" && prop UnitFileState >"$kept/enabled" || return 1
     save_was "$kept/was" || return 1
     save_dependents >"$kept/dependents" || return 1
-    { unit_files && for file; do say "$file"; done; } | sort -u >"$kept/paths" || return 1
+    { cat "$kept/unit_files" && for file; do say "$file"; done; } | sort -u >"$kept/paths" || return 1
     number=0
     while IFS= read -r file; do
         number=$((number + 1))
-        [ -f "$file" ] || continue
+        [ -f "$file" ] && [ -r "$file" ] || continue
         cp -L --preserve=mode,ownership,timestamps -- "$file" "$kept/files/$number" || return 1
         sum "$kept/files/$number" && say "$SUM $number $file" >>"$kept/sums" || return 1
     done <"$kept/paths"
@@ -239,15 +242,14 @@ save_was() { if is_up; then say up; else say down; fi >"$1"; }
 
 sum() { SUM=$(sha256sum <"$1") && SUM=${SUM%% *}; }
 
-# The unit's file and drop-ins. `systemctl cat` has each path as a comment above the file; a file can hold such a
-# comment too, and one file too many in the copy does no harm.
+# The unit's file and drop-ins. `systemctl cat` has each path as a comment above the file, and in the form that a
+# shell can open; a file can hold a comment like it, about something else.
 unit_files() {
-    prop SourcePath | while IFS= read -r file; do [ -n "$file" ] && say "$file"; done
+    fragment=$(prop FragmentPath)
+    prop SourcePath | while IFS= read -r file; do [ -z "$file" ] || say "$file"; done
     sc cat -- "$UNIT" 2>/dev/null | while IFS= read -r line; do
-        file=${line#'# '}
-        case $line in '# /'*) [ -f "$file" ] && say "$file" ;; esac
+        case $line in "# $fragment" | '# /'*/systemd/*.d/*.conf) say "${line#'# '}" ;; esac
     done
-    return 0
 }
 
 # Units that systemd stops with this one, and does not start with it again.
@@ -374,6 +376,13 @@ undo_keep() {
     rm -f -- "$STATE/keeping"
 }
 
+cmd_compare() {
+    original=$STATE/original
+    compare_files
+}
+
+cmd_leave() { true >>"$STATE/left" || exit $FAILED; }
+
 cmd_close() {
     [ ! -e "$DROPIN" ] || fail "the trial's drop-in is still there: $DROPIN"
     dismantle
@@ -408,7 +417,7 @@ main() {
         check) cmd_check ;;
         beat) cmd_beat "$1" ;;
         restore) cmd_restore_own "$@" ;;
-        measure | look) fenced "$1" && shift && "cmd_$command" "$@" ;;
+        measure | look | compare | leave) fenced "$1" && shift && "cmd_$command" "$@" ;;
         edit | clear | stop | start | keep | close)
             fenced "$1"
             shift

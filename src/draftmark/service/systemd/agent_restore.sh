@@ -58,9 +58,12 @@ restore_locked() { # WAIT_S, 0 for as long as it takes
     remove_dropin && reload && observe || exit $FAILED
     was=$(cat "$original/was")
     say "was=$was"
-    if [ "$was" = up ]; then bring_up "$(cat "$original/invocation")"; else bring_down; fi
-    start_dependents
-    compare_files
+    left=
+    if [ "$was" = up ] && [ -e "$STATE/left" ] && stays_down; then
+        left=1 && say "left=1"
+    elif [ "$was" = up ]; then bring_up "$(cat "$original/invocation")"; else bring_down; fi
+    [ -n "$left" ] || start_dependents # they would start it
+    compare
     tell_active
     dismantle || PROBLEM=${PROBLEM:-"the switch could not be taken apart"}
     [ -z "$PROBLEM" ] || { say "problem=$PROBLEM"; exit $FAILED; }
@@ -68,6 +71,10 @@ restore_locked() { # WAIT_S, 0 for as long as it takes
 }
 
 tell_active() { observe; say "active=$ACTIVE" && say "invocation=$INVOCATION"; }
+
+stays_down() { # unless somebody starts it just now
+    case $ACTIVE in deactivating) return 0 ;; inactive | failed) [ -z "$JOB" ] ;; *) return 1 ;; esac
+}
 
 bring_up() { # INVOCATION of the original
     deaf=
@@ -150,8 +157,15 @@ start_dependents() {
 }
 
 # What somebody else has changed meanwhile stays, and is told.
-compare_files() {
+compare() {
     [ -e "$original/exec" ] || return 0
+    compare_files
+    [ "$(prop UnitFileState)" = "$(cat "$original/enabled")" ] || say "differs=whether it is enabled"
+    if [ "$(effective)" = "$(cat "$original/exec")" ]; then say "exec=same"; else say "exec=differs"; fi
+}
+
+# By their bytes, and by name which there are: a daemon-reload, or a file that was only touched, is no change.
+compare_files() {
     [ ! -e "$original/sums" ] || while read -r wanted number file; do
         if [ ! -e "$file" ]; then
             say "missing=$file"
@@ -159,9 +173,31 @@ compare_files() {
             say "changed=$file"
         fi
     done <"$original/sums"
-    [ "$(prop DropInPaths)" = "$(cat "$original/dropins")" ] || say "changed=the list of drop-ins"
-    [ "$(prop UnitFileState)" = "$(cat "$original/enabled")" ] || say "changed=whether it is enabled"
-    if [ "$(effective)" = "$(cat "$original/exec")" ]; then say "exec=same"; else say "exec=differs"; fi
+    [ -e "$original/unit_files" ] || return 0
+    number=0
+    while IFS= read -r file; do
+        number=$((number + 1))
+        [ -e "$original/files/$number" ] || [ ! -f "$file" ] || [ ! -r "$file" ] || say "new=$file"
+    done <"$original/paths"
+    is_now=$(unit_files)
+    while IFS= read -r file; do
+        [ -z "$file" ] || is_ours "$file" || listed "$file" "$original/unit_files" || say "new=$file"
+    done <<END
+$is_now
+END
+    while IFS= read -r file; do
+        case "
+$is_now
+" in *"
+$file
+"*) ;; *) is_ours "$file" || say "missing=$file" ;; esac
+    done <"$original/unit_files"
+}
+
+# A `watch` changes nothing of what runs.
+is_ours() { # FILE
+    case ${1##*/} in "${DROPIN##*/}" | zz-draftmark-watch.conf) return 0 ;; esac
+    return 1
 }
 
 # --- without STATE: somebody has removed it, or a `keep` is to be undone --------------------------------------------

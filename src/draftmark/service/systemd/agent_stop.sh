@@ -93,6 +93,7 @@ cmd_stop() { # PORT MODE TIMEOUT_S
     now
     before=$NOW invocation=$INVOCATION
     true >>"$STATE/touched" || exit $FAILED
+    ! is_up || rm -f -- "$STATE/left" # whoever had stopped it, or another, has started it again
     if [ "$2" = gate ]; then
         [ -e "$STATE/look" ] || fail "stop needs a look before it"
         GATE=$(gate_strength "$1")

@@ -17,6 +17,7 @@ _STATE = (
     "ExecMainCode",
     "ExecMainStatus",
     "Result",
+    "Job",
 )
 _RUNNING = ("active", "activating", "reloading", "deactivating", "refreshing")
 _EXITED = 1
@@ -43,6 +44,13 @@ class State:
     def over(self) -> bool:
         """Nothing of it runs, and nothing is about to."""
         return self.properties.get("ActiveState") in ("inactive", "failed")
+
+    @property
+    def changing(self) -> bool:
+        """It is being stopped, or is stopped and about to be started."""
+        return self.properties.get("ActiveState") == "deactivating" or (
+            self.over and self.properties.get("Job", "0") not in ("", "0")
+        )
 
     @property
     def waits_for_restart(self) -> bool:

@@ -20,7 +20,18 @@ from draftmark.ports import Host
 
 from .agent import Answer, Code, call_in_place, call_sent
 from .holder import held_error, holder_line, is_gone, measuring_error, wall_time
-from .restore import COMMAND_S, RESTORE_S, SLICE_S, Progress, RestoreReport, repeated, report, restore, silent
+from .restore import (
+    COMMAND_S,
+    RESTORE_S,
+    SLICE_S,
+    Progress,
+    RestoreReport,
+    alterations,
+    repeated,
+    report,
+    restore,
+    silent,
+)
 
 LEASE_S = 60
 MIN_LEASE_S = 6
@@ -100,6 +111,7 @@ class Lease:
         self.invocation = opened.get("invocation")
         self.active = opened.get("active")
         self.stale_restored = bool(opened.get("stale"))
+        self.altered: tuple[str, ...] = ()
         self._lost: str | None = None
         self._trouble: HostError | None = None
         self._ended = threading.Event()
@@ -204,6 +216,19 @@ class Lease:
         """
         return self._done("edit", verb="edit", data=text.encode()).all("exec")
 
+    def compare(self) -> tuple[str, ...]:
+        """What somebody else has changed of the unit's files since it is held, in words; `altered` afterwards.
+
+        By their bytes. Draftmark's own drop-ins do not count, nor does what systemd has not read yet of new files:
+        ask after an `edit`, by which it has.
+        """
+        self.altered = alterations(self._done("compare", verb="compare the files of"))
+        return self.altered
+
+    def leave(self) -> None:
+        """Somebody else has stopped the service: whoever puts it back does not start it, unless it runs by then."""
+        self._done("leave", verb="leave alone")
+
     def clear(self) -> tuple[str, ...]:
         """Remove the trial's drop-in; the effective command lines, as of `edit`. The service is not touched."""
         return self._done("clear", verb="take the drop-in from").all("exec")
@@ -306,6 +331,7 @@ class Lease:
             raise self._lose()
         if answer.get("measuring"):
             raise measuring_error(self._unit, answer)
+        self.altered = alterations(answer)
         found = report(self._unit, self._user_scope, answer)
         self._end()
         return found

@@ -35,8 +35,10 @@ class RestoreReport:
         removed: Drop-ins of Draftmark's that are gone.
         undone_keep: No tuning was under way: the drop-in of the last `keep` is gone.
         put_back: A kept drop-in that was there before the last `keep`, and is again.
+        left: Somebody else had stopped the service, and it was left so.
         restarted: The service was started anew, because it ran something else than the original.
         changed: Files of the unit, and other properties, that somebody else changed meanwhile; left alone.
+        added: Files of the unit that somebody else added meanwhile; left alone.
         missing: Files of the unit that somebody else removed meanwhile.
         saved: Where a drop-in of Draftmark's that somebody had edited was put aside.
         same_command: The effective command line is the original's; None when that is not known any more.
@@ -48,8 +50,10 @@ class RestoreReport:
     removed: tuple[str, ...]
     undone_keep: bool
     put_back: tuple[str, ...]
+    left: bool
     restarted: bool
     changed: tuple[str, ...]
+    added: tuple[str, ...]
     missing: tuple[str, ...]
     saved: tuple[str, ...]
     same_command: bool | None
@@ -127,7 +131,7 @@ def report(unit: str, user_scope: bool, answer: Answer) -> RestoreReport:
         systemctl = "systemctl --user" if user_scope else "systemctl"
         raise UnrestoredError(
             f"{unit} could not be put back in full",
-            evidence=answer.evidence,
+            evidence=(*answer.evidence, *(f"by somebody else: {what}" for what in alterations(answer))),
             next_step=f"draftmark restore unit:{unit}; or by hand: remove {TRIAL} below "
             f"`{systemctl} show -p DropInPaths {unit}`, then `{systemctl} daemon-reload` and "
             f"`{systemctl} restart {unit}`",
@@ -138,11 +142,20 @@ def report(unit: str, user_scope: bool, answer: Answer) -> RestoreReport:
         removed=tuple(dict.fromkeys(answer.all("removed"))),
         undone_keep=bool(answer.get("undone_keep")),
         put_back=tuple(dict.fromkeys(answer.all("put_back"))),
+        left=bool(answer.get("left")),
         restarted=bool(answer.get("restarted")),
-        changed=tuple(dict.fromkeys(answer.all("changed"))),
+        changed=tuple(dict.fromkeys((*answer.all("changed"), *answer.all("differs")))),
+        added=tuple(dict.fromkeys(answer.all("new"))),
         missing=tuple(dict.fromkeys(answer.all("missing"))),
         saved=tuple(dict.fromkeys(answer.all("saved"))),
         same_command={"same": True, "differs": False}.get(exec_state),
         active=answer.get("active"),
         invocation=answer.get("invocation"),
     )
+
+
+def alterations(answer: Answer) -> tuple[str, ...]:
+    """What somebody else has done to the files that make the unit what it is, in words; empty when nothing."""
+    said = (("new", "is new"), ("changed", "was changed"), ("missing", "is gone"))
+    found = {path: how for key, how in said for path in answer.all(key)}
+    return tuple(f"{path} {how}" for path, how in sorted(found.items()))

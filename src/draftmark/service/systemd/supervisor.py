@@ -9,8 +9,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
-from draftmark.errors import BusyError, DraftmarkError, FailedError, HostError, StartError, UnrestoredError
-from draftmark.model import Identity, StopOutcome, StopReport
+from draftmark.errors import (
+    BusyError,
+    DraftmarkError,
+    FailedError,
+    HostError,
+    RefusedError,
+    StartError,
+    UnrestoredError,
+)
+from draftmark.model import Hand, Identity, Intervention, StopOutcome, StopReport
 from draftmark.ports import Clock, CpuSample, Host
 from draftmark.service.gpu_memory import GpuMemory
 from draftmark.service.interlock import Interlock
@@ -20,6 +28,7 @@ from draftmark.service.systemd.invocation import State, cpu
 from draftmark.service.systemd.lease import LEASE_S, Lease, Stopped
 from draftmark.service.systemd.processes import command_lines
 from draftmark.service.systemd.restore import RestoreReport
+from draftmark.service.systemd.stop_job import stop_job
 from draftmark.service.systemd.unit_log import FileLogs, JournalLog, UnitLog
 
 _APPEARS_S = 20.0
@@ -78,6 +87,9 @@ class SystemdSupervisor:
     restored: RestoreReport | None = None
     _lease: Lease | None = field(default=None, repr=False)
     _logs: tuple[UnitLog, ...] = field(default=(), repr=False)
+    _altered: tuple[str, ...] = field(default=(), repr=False)
+    _runs: str = field(default="", repr=False)
+    _stopped: Intervention | None = field(default=None, repr=False)
     _interlock: Interlock = field(default_factory=Interlock, repr=False)
     _gpu: GpuMemory = field(init=False, repr=False)
 
@@ -90,6 +102,11 @@ class SystemdSupervisor:
         return self.unit.command.argv
 
     @property
+    def altered(self) -> tuple[str, ...]:
+        """Files of the unit that somebody else has changed; known before each start, and once it was put back."""
+        return self._altered
+
+    @property
     def lease(self) -> Lease:
         """The hold on the unit."""
         if self._lease is None:
@@ -100,21 +117,23 @@ class SystemdSupervisor:
         """Hold the unit and make its stops safe. The service itself goes on.
 
         Raises:
-            RefusedError: Another Draftmark holds it.
+            RefusedError: Another Draftmark holds it, or its files are not as they were read.
             FailedError: It could not be held; nothing was changed.
         """
         self._lease = Lease.open(
             self.host,
             self.unit.name,
             user_scope=self.unit.manager.user,
-            files=self.unit.environment_files,
+            files=self.unit.decisive,
             lease_s=self.terms.lease_s,
             what=self.terms.what,
             progress=lambda what: self.on_wait(what, None),
         )
+        self._runs = self._lease.invocation if self._lease.active in _SERVES else ""
         try:
             if self.terms.settings:
                 self._edit(None)
+                self._must_be_read()
         except BaseException:
             self._let_go()
             raise
@@ -146,7 +165,11 @@ class SystemdSupervisor:
             lease.abandon()
 
     def _give_back(self) -> None:
-        self.restored = self.lease.restore(progress=lambda what: self.on_wait(what, None))
+        lease = self.lease
+        try:
+            self.restored = lease.restore(progress=lambda what: self.on_wait(what, None))
+        finally:
+            self._altered = lease.altered or self._altered
         self._lease = None
 
     def await_host(self, error: HostError) -> None:
@@ -198,10 +221,11 @@ class SystemdSupervisor:
         Raises:
             StartError: systemd could not run it.
             RefusedError: A measurement runs.
-            FailedError: The drop-in could not be written; the hold is lost.
+            FailedError: The drop-in could not be written; the hold is lost; somebody else has changed the unit.
         """
         self._interlock.check("a start")
         self._edit(command)
+        self._must_be_unaltered()
         before = State.of(self.unit.manager).properties.get("InvocationID", "")
         files = FileLogs(self.host, self.unit.output_files, log)
         if files.files:
@@ -211,6 +235,7 @@ class SystemdSupervisor:
         state = self._appearing(before)
         journal = JournalLog(self.host, state.properties.get("InvocationID", ""), log)
         self._logs = (journal, files) if files.files else (journal,)
+        self._runs = journal.invocation
         identity = state.identity
         if identity is None or (state.exit_code or 0) in _EXEC_FAILED:
             self.gather_log()
@@ -221,6 +246,27 @@ class SystemdSupervisor:
                 next_step=self.unit.manager.journal_for_people,
             )
         return identity
+
+    def _must_be_read(self) -> None:
+        """After the first edit, which has made systemd read all; nothing was stopped yet."""
+        found = self.lease.compare()
+        if found:
+            raise RefusedError(
+                f"the files of {self.unit.name} are not those that were in force a moment ago",
+                evidence=found,
+                next_step=f"see {self.unit.manager.for_people('cat')}; restart it, if that is how it should run, "
+                "then run this again",
+            )
+
+    def _must_be_unaltered(self) -> None:
+        """After an edit, by which systemd has read what somebody else may have written."""
+        self._altered = self.lease.compare()
+        if self._altered:
+            raise FailedError(
+                f"somebody else has changed the configuration of {self.unit.name} meanwhile",
+                evidence=self._altered,
+                next_step=f"see {self.unit.manager.for_people('cat')}, then run it again",
+            )
 
     def _appearing(self, before: str) -> State:
         """The unit when its new invocation runs, or has ended already."""
@@ -244,6 +290,39 @@ class SystemdSupervisor:
     def identity(self) -> Identity | None:
         """Who runs now; None when nothing is, also between a death and systemd's restart of it."""
         return State.of(self.unit.manager).identity
+
+    def heed(self) -> Intervention | None:
+        """Whether somebody else has stopped or started the unit: by its InvocationID, and systemd's line of a stop.
+
+        What died, or was killed, is none of that: nobody has asked systemd to stop it.
+        """
+        if self._lease is None:
+            return self._stopped
+        state = self._steady()
+        now = state.properties.get("InvocationID", "") if state.running else ""
+        if now == self._runs:
+            return self._stopped
+        self._stopped = None
+        self.lease.beat()  # it may be the host's own doing, which has put the unit back
+        name, was, self._runs = self.unit.name, self._runs, now
+        if not was:
+            return Intervention(Hand.STARTED, f"somebody else has started {name}", f"InvocationID={now}")
+        job = stop_job(self.host, self.unit.manager, was, self.clock.sleep)
+        if job is None:
+            return None
+        if now or job.restart:
+            return Intervention(Hand.RESTARTED, f"somebody else has restarted {name}", job.line)
+        self.lease.leave()
+        self._stopped = Intervention(Hand.STOPPED, f"somebody else has stopped {name}", job.line)
+        return self._stopped
+
+    def _steady(self) -> State:
+        """The unit when it has been stopped, should it just be: what for is known only then."""
+        deadline = self.clock.monotonic() + self.terms.stop_timeout_s + _STOP_MARGIN_S
+        while (state := State.of(self.unit.manager)).changing and self.clock.monotonic() < deadline:
+            self.on_wait(f"waiting for {self.unit.name}, which somebody else is stopping", None)
+            self.clock.sleep(_LOOK_S)
+        return state
 
     def exit_code(self) -> int | None:
         """Exit status of the last main process, negative for a signal; None while it runs or if unknown."""
@@ -294,8 +373,12 @@ class SystemdSupervisor:
             FailedError: It does not stop, or the hold is lost.
         """
         self._interlock.check("a stop")
-        if State.of(self.unit.manager).over:
-            return StopReport(outcome=StopOutcome.ALREADY_DEAD, signals=(), seconds=0.0, exit_code=self.exit_code())
+        state = State.of(self.unit.manager)
+        if state.changing:
+            self.heed()  # whose doing that is cannot be told any more after a stop of ours
+            state = State.of(self.unit.manager)
+        if state.over:
+            return StopReport(outcome=StopOutcome.ALREADY_DEAD, signals=(), seconds=0.0, exit_code=state.exit_code)
         port = None if force else self.terms.port
         stopped = self.lease.stop(port, timeout_s=self.terms.stop_timeout_s + _STOP_MARGIN_S)
         if stopped.busy is not None:
@@ -304,6 +387,7 @@ class SystemdSupervisor:
                 evidence=(stopped.busy,),
                 next_step="try again when it is done",
             )
+        self._runs = ""
         return self._report(stopped, self._gpu.settle(self.on_wait))
 
     def _report(self, stopped: Stopped, taken: str | None) -> StopReport:
@@ -335,6 +419,7 @@ class SystemdSupervisor:
         self._interlock.check("a restoration")
         if self._lease is None:
             return self.restored is not None and self.restored.active in _SERVES
+        self.heed()  # what somebody else has stopped is not started again
         state = State.of(self.unit.manager)
         changed = state.properties.get("InvocationID", "") != self.lease.invocation
         if changed and state.running and not force:

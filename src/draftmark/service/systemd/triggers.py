@@ -29,7 +29,7 @@ class Trigger:
 
     Attributes:
         name: `llm.socket`.
-        starts: The unit that it starts: the one that is looked at, or one that needs it.
+        starts: What it starts: the unit that is looked at, or one that needs it, and so that one too.
         how: When it does, in words.
         active: It does so now; else it would, once it is started itself.
         line: What systemd shows of it.
@@ -46,11 +46,6 @@ class Trigger:
         """In a sentence."""
         return f"{self.name} starts {self.starts} {self.how}, also between a stop and a start of Draftmark's"
 
-    def next_step(self, manager: Manager) -> str:
-        """How it is kept from that."""
-        own = Manager(manager.host, self.name, user=manager.user)
-        return f"{own.for_people('stop')}, tune, {own.for_people('start')}"
-
 
 def triggers(manager: Manager, properties: Properties) -> tuple[Trigger, ...]:
     """All that are known to systemd, or have the unit's own name.
@@ -63,13 +58,14 @@ def triggers(manager: Manager, properties: Properties) -> tuple[Trigger, ...]:
     others = {
         each.get("Id", ""): each.words("TriggeredBy") for each in manager.show_of(needing, "Id", "TriggeredBy")
     }
-    starts = {name: other for other, names in others.items() for name in names}
-    starts |= dict.fromkeys(properties.words("TriggeredBy"), manager.unit)
-    stem = manager.unit.removesuffix(".service")
+    unit = manager.unit
+    starts = {name: f"{other}, which needs {unit}," for other, names in others.items() for name in names}
+    starts |= dict.fromkeys(properties.words("TriggeredBy"), unit)
+    stem = unit.removesuffix(".service")
     namesakes = [f"{stem}{suffix}" for suffix in _HOW]
     upholding = properties.words("UpheldBy")
     found = manager.show_of(dict.fromkeys((*starts, *namesakes, *upholding)), *_SHOWN)
-    return tuple(_triggers(manager.unit, found, starts, upholding))
+    return tuple(_triggers(unit, found, starts, upholding))
 
 
 def _triggers(
@@ -99,8 +95,9 @@ def refuse(manager: Manager, found: tuple[Trigger, ...]) -> None:
     """
     at_work = [trigger for trigger in found if trigger.active]
     if at_work:
+        names = Manager(manager.host, " ".join(trigger.name for trigger in at_work), user=manager.user)
         raise RefusedError(
             at_work[0].what,
             evidence=tuple(trigger.line for trigger in at_work),
-            next_step="; ".join(trigger.next_step(manager) for trigger in at_work),
+            next_step=f"{names.for_people('stop')}, tune, {names.for_people('start')}",
         )
