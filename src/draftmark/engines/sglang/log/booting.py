@@ -149,6 +149,7 @@ class BootReader:
             server_args=dict(self._arguments.values),
             server_args_complete=self._arguments.complete,
             gpu_avail_before_weights_gib=first.gpu_avail_before_weights_gib,
+            weights_begins=tuple(first.weights_begins),
             weights=tuple(first.weights),
             mamba=first.mamba,
             kv=tuple(first.kv),

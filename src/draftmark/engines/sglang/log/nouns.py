@@ -103,6 +103,7 @@ class RankLog:
 
     rank: str = ""
     gpu_avail_before_weights_gib: float | None = None
+    weights_begins: list[float] = field(default_factory=list)
     weights: list[WeightsLine] = field(default_factory=list)
     mamba: MambaLine | None = None
     kv: list[KvLine] = field(default_factory=list)
@@ -138,6 +139,8 @@ class BootLog:
     server_args_complete: bool
     """False if the arguments were cut off, or not seen."""
     gpu_avail_before_weights_gib: float | None
+    weights_begins: tuple[float, ...]
+    """Free memory at the beginning of each load: of the target, then of what drafts."""
     weights: tuple[WeightsLine, ...]
     mamba: MambaLine | None
     kv: tuple[KvLine, ...]

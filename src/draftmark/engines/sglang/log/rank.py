@@ -17,6 +17,7 @@ from draftmark.engines.sglang.log.nouns import (
     WeightsLine,
 )
 
+_MOST_DIGITS: Final = 15
 MOST_LINES: Final = 256
 """Lines of one kind that are kept of one start: many more than a server has pools or sets of graphs."""
 
@@ -28,20 +29,23 @@ _T = TypeVar("_T")
 
 
 def take(rank: RankLog, name: str, match: _Match, *, speculative: bool) -> bool:
-    """Note what a line says of this rank's memory. False: the rule is not about memory.
+    """Note what a line says of this rank's memory. False: the rule is not about memory, or a figure is none.
 
     `name` is the rule. `speculative`: whether the server drafts, since up to 0.5.12 the log does not say what the
     target's graphs are for.
     """
-    if name in ("graph-begin-old", "graph-end-old"):
-        old = match["name"]
-        plain = "target verify" if speculative else "target decode"
-        _graph(rank, _OLD_NAMES.get(old, "draft decode") if old else plain, match)
-        return True
-    handler = _HANDLERS.get(name)
-    if handler is None:
+    try:
+        if name in ("graph-begin-old", "graph-end-old"):
+            old = match["name"]
+            plain = "target verify" if speculative else "target decode"
+            _graph(rank, _OLD_NAMES.get(old, "draft decode") if old else plain, match)
+            return True
+        handler = _HANDLERS.get(name)
+        if handler is None:
+            return False
+        handler(rank, match)
+    except NoFigureError:
         return False
-    handler(rank, match)
     return True
 
 
@@ -80,22 +84,41 @@ def _optional(text: str | None) -> float | None:
     return _float(text) if text else None
 
 
+class NoFigureError(ValueError):
+    """What stands where a number belongs is none, or none that a server could have."""
+
+
 def _float(text: str) -> float:
-    """A figure, or 0 where the digits are no number (`1.2.3` in a damaged line)."""
+    """A figure of a line.
+
+    Raises:
+        NoFigureError: It is none: `1.2.3` in a damaged line, or far more digits than any size has.
+    """
     try:
-        return float(text)
+        value = float(text)
     except ValueError:
-        return 0.0
+        raise NoFigureError(text[:40]) from None
+    if len(text) > _MOST_DIGITS:
+        raise NoFigureError(text[:40])
+    return value
 
 
 def whole(text: str) -> int:
-    """An integer of any length: what is absurdly long is no figure of a server."""
-    return int(text) if len(text) < 100 else 0
+    """An integer of a line.
+
+    Raises:
+        NoFigureError: It has more digits than any figure of a server.
+    """
+    if len(text) > _MOST_DIGITS:
+        raise NoFigureError(text[:40])
+    return int(text)
 
 
 def _weights_begin(rank: RankLog, match: _Match) -> None:
+    avail = _float(match["avail"])
+    _add(rank.weights_begins, avail)
     if rank.gpu_avail_before_weights_gib is None:
-        rank.gpu_avail_before_weights_gib = _float(match["avail"])
+        rank.gpu_avail_before_weights_gib = avail
 
 
 def _weights_end(rank: RankLog, match: _Match) -> None:

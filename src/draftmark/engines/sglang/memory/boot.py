@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from draftmark.engines.sglang.memory.settings import Settings, settings_of
+from draftmark.engines.sglang.memory.settings import SPECULATIVE_RUNNING, Settings, settings_of
 from draftmark.model import FitFigures
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ class Boot:
         fraction: `--mem-fraction-static` in force.
         values: Its arguments; `max_running_requests` only where it was asked for.
         complete: The log has them all.
+        running_unsure: `max_running_requests` may be what speculation set, the line that says so being lost.
     """
 
     log: BootLog
@@ -54,6 +55,7 @@ class Boot:
     fraction: float | None
     values: Mapping[str, object]
     complete: bool
+    running_unsure: bool = False
 
     def missing(self) -> list[str]:
         """Flags that memory depends on and that were cut off."""
@@ -82,10 +84,22 @@ def boot_of(log: BootLog, command_values: Mapping[str, object]) -> Boot | None:
     values: dict[str, object] = {**({} if complete else command_values), **logged}
     if not values:
         return None
+    unsure = False
     if any(each.kind == "running-reset-48" for each in log.warnings):
         values["max_running_requests"] = None
+    elif logged.get("max_running_requests") == SPECULATIVE_RUNNING and _speculates(logged):
+        unsure = True
+        if not (log.warnings and log.warnings[0].line == log.first_line):  # the launcher's words were cut off
+            values["max_running_requests"] = None
     settings = settings_of(values)
-    return Boot(log=log, settings=settings, fraction=settings.fraction, values=values, complete=complete)
+    return Boot(
+        log=log,
+        settings=settings,
+        fraction=settings.fraction,
+        values=values,
+        complete=complete,
+        running_unsure=unsure,
+    )
 
 
 def command_of(values: Mapping[str, object], model: str | None) -> tuple[str, ...]:

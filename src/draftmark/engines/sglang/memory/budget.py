@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from draftmark.engines.sglang.memory import cards
 from draftmark.engines.sglang.memory.anatomy import Anatomy, Draft
 from draftmark.engines.sglang.memory.cards import GIB, MIB
+from draftmark.engines.sglang.memory.loading import Loading, loading_of
 from draftmark.engines.sglang.memory.pools import Pools
 from draftmark.engines.sglang.memory.rules import Rules
 from draftmark.engines.sglang.memory.settings import Settings
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from draftmark.engines.sglang.log.nouns import BootLog
 
 _PRINTED = 0.005 * GIB  # half of the last digit
+_APART = 0.1 * GIB  # what two ways to `pre` may differ by
 _MINIMUM = re.compile(r"minimum viable = 1 - available/pre = (0\.\d{3,6})")
 
 
@@ -138,22 +140,27 @@ def from_boot(
     Settings and fraction are those of the boot itself; `solve` gives the pools of a budget under them, `interval`
     the budgets that give the pools that were allocated.
     """
-    if not boot.weights or not 0 < fraction < 1:
-        return None
     speculates = has_draft_weights(settings)
-    after_target = boot.weights[0].avail_gib * GIB
-    at_sizing = boot.weights[-1].avail_gib * GIB if rules.draft_resident and speculates else after_target
-    begin = boot.gpu_avail_before_weights_gib
-    pre = (begin * GIB if begin is not None else after_target + boot.weights[0].mem_gib * GIB) + cards.UNPRINTED
-    pre, pre_spread = _minimum(boot, at_sizing) or (pre, 2 * _PRINTED + cards.UNPRINTED / 4)
-    weights, draft_spread = _logged_draft(boot, draft, speculates)
-    missing = speculates and rules.draft_resident and len(boot.weights) < 2
-    rough = at_sizing - (1 - fraction) * pre - (weights if missing else 0.0)
+    resident = speculates and rules.draft_resident
+    loading = loading_of(boot, resident=resident)
+    if not 0 < fraction < 1 or not isinstance(loading, Loading):
+        return None
+    weights, draft_spread = _logged_draft(loading, draft, speculates)
+    at_sizing, sizing_spread = loading.target, _PRINTED
+    if resident:
+        told = loading.draft is not None
+        at_sizing = loading.draft if loading.draft is not None else at_sizing - weights
+        sizing_spread += 0.0 if told else draft_spread
+    known = _before(boot, loading, at_sizing, sizing_spread)
+    if known is None:
+        return None
+    pre, pre_spread = known
+    rough = at_sizing - (1 - fraction) * pre
     budget = Budget(
         pre=pre,
         target=0.0,
         draft=weights,
-        spread=_PRINTED + (1 - fraction) * pre_spread + (draft_spread if missing else 0.0),
+        spread=sizing_spread + (1 - fraction) * pre_spread,
         pre_spread=pre_spread,
         draft_spread=draft_spread,
         fraction=fraction,
@@ -169,7 +176,7 @@ def from_boot(
         return Calibration(
             budget=dataclasses.replace(
                 _fixed(budget, rules, settings, fraction, rough),
-                spread=budget.spread + min(abs((exact or low) - rough), 0.1 * pre),
+                spread=budget.spread + abs((exact or low) - rough),
             ),
             exact=False,
             remarks=(
@@ -191,21 +198,28 @@ def _fixed(budget: Budget, rules: Rules, settings: Settings, fraction: float, am
     )
 
 
-def _minimum(boot: BootLog, at_sizing: float) -> tuple[float, float] | None:
-    """`pre` from the message of a start that failed, which gives 1 - available/pre to four digits."""
+def _before(boot: BootLog, loading: Loading, at_sizing: float, off: float) -> tuple[float, float] | None:
+    """`pre`, and by how much it may be off: as printed before loading, or by the message of a start that failed.
+
+    That gives 1 - available/pre to four digits, and counts where it agrees with what is printed.
+    """
+    printed = None if loading.before is None else loading.before + cards.UNPRINTED
     for failure in boot.failures:
         found = _MINIMUM.search(failure.text)
-        if found is not None and (share := 1 - float(found[1])) > 0:
-            return at_sizing / share, _PRINTED / share + at_sizing * 0.00005 / share**2
-    return None
+        if found is None or (share := 1 - float(found[1])) <= 0:
+            continue
+        pre, spread = at_sizing / share, off / share + at_sizing * 0.00005 / share**2
+        if printed is None or (abs(pre - printed) <= spread + _APART and spread < _APART):
+            return pre, spread
+    return None if printed is None else (printed, 2 * _PRINTED + cards.UNPRINTED / 4)
 
 
-def _logged_draft(boot: BootLog, draft: Draft | None, speculates: bool) -> tuple[float, float]:
+def _logged_draft(loading: Loading, draft: Draft | None, speculates: bool) -> tuple[float, float]:
     """The draft's weights: as computed where the log agrees to its two digits, else as logged."""
     computed, spread = draft_bytes(draft)
-    if not speculates or len(boot.weights) < 2:
+    logged = loading.draft_weights
+    if not speculates or logged is None:
         return computed, spread
-    logged = boot.weights[-1].mem_gib * GIB
     if abs(computed - logged) <= 1.5 * _PRINTED:
         return computed, 2 * _PRINTED
     return logged, 2 * _PRINTED
@@ -215,6 +229,8 @@ def _allocated(boot: BootLog, settings: Settings, guess: Pools) -> Pools | None:
     """What was allocated; None where it is not told, or was not decided by memory."""
     own = [line for line in boot.kv if line.of == "target" and line.label is None]
     tokens = boot.summary.max_total_num_tokens if boot.summary else own[0].tokens if own else None
+    if boot.summary and own and not boot.swa and settings.pp == 1 and own[0].tokens != tokens:
+        return None  # the least of all ranks, or a damaged line: what this one's memory gave is not told
     if not boot.summary and boot.swa:
         tokens = boot.swa[0].full_tokens
     slots = boot.mamba.max_mamba_cache_size if boot.mamba else None

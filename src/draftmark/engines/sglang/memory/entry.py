@@ -18,7 +18,13 @@ from draftmark.engines.sglang.memory.fit import Case, judge
 from draftmark.engines.sglang.memory.fraction import Defaults, defaults
 from draftmark.engines.sglang.memory.rules import Choice, choose
 from draftmark.engines.sglang.memory.same_model import another_model
-from draftmark.engines.sglang.memory.settings import Settings, adapts, settings_of, values_of
+from draftmark.engines.sglang.memory.settings import (
+    SPECULATIVE_RUNNING,
+    Settings,
+    adapts,
+    settings_of,
+    values_of,
+)
 from draftmark.engines.sglang.memory.slack import graphs_wanted
 from draftmark.engines.sglang.memory.unmodelled import SPREAD, not_modelled, refuse_model
 from draftmark.engines.sglang.versions import rules_for
@@ -47,6 +53,7 @@ class _Service:
     boot: Boot | None
     gpus: tuple[Gpu, ...]
     assumptions: dict[str, None]
+    boot_flags: bool = False
     used: bool = False
 
     def assume(self, *what: str | None) -> None:
@@ -112,6 +119,7 @@ def fit(command: Sequence[str], arms: Sequence[Arm], scene: FitScene, with_arm: 
         boot=boot,
         gpus=scene.gpus(),
         assumptions=assumptions,
+        boot_flags=boot_flags,
     )
     verdicts = tuple(_verdict(service, arm) for arm in arms)
     return Fit(
@@ -141,7 +149,7 @@ def _another(boot: Boot, target: reading.Target, scene: FitScene, values: Mappin
     if scene.model_dir is None and boot.values.get("model_path") == values.get("model_path"):
         return None
     anatomy = reading.anatomy_of(target, boot.settings, weighed=False)
-    return another_model(boot.log, boot.settings, boot.values, anatomy.weights, anatomy.architecture)
+    return another_model(boot.log, boot.settings, boot.values, anatomy)
 
 
 def _choice(version: str | None, log: BootLog | None) -> tuple[str | None, Choice]:
@@ -299,10 +307,23 @@ def _case(service: _Service, values: Mapping[str, object], *, adaptive: bool) ->
         ),
         environment=dict(service.scene.environment),
     )
+    case = replace(case, otherwise=_otherwise(service, settings))
     budget = _budget(service, case)
     if boot is not None and budget.fraction is not None:  # what was in force in that start, too, is in its figures
         strange = [each for each in strange if each not in not_modelled(boot.values, service.scene.environment)]
     return replace(case, budget=budget, extra_spread=SPREAD * budget.pre * len(strange))
+
+
+def _otherwise(service: _Service, settings: Settings) -> tuple[Settings, ...]:
+    """Settings that could be in force as well, as far as that makes a difference."""
+    boot = service.boot
+    if boot is None or not boot.running_unsure or not service.boot_flags or settings.algorithm is not None:
+        return ()
+    service.assume(
+        f"whether {SPECULATIVE_RUNNING} requests at once were asked for, or are what speculation sets by itself, is "
+        "not in the log: the bounds of `off` cover both"
+    )
+    return (replace(settings, running=None if settings.running is not None else SPECULATIVE_RUNNING),)
 
 
 def _draft(service: _Service, settings: Settings, model: Anatomy) -> Draft | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from draftmark.engines.sglang.memory import levers, words
@@ -25,6 +25,7 @@ class Case:
 
     Attributes:
         others: Rules that could hold as well.
+        otherwise: Settings that could be in force as well.
         fraction: `--mem-fraction-static` in force; `fraction_spread`: by which a default may be off.
         extra_spread: Bytes by which the budget may be off on top, for what is not modelled.
         wanted: Bytes that CUDA graphs will take, and whether a log says so.
@@ -41,10 +42,17 @@ class Case:
     extra_spread: float
     wanted: tuple[float, bool]
     environment: dict[str, str]
+    otherwise: tuple[Settings, ...] = ()
 
     def under(self, rules: Rules) -> Case:
         """The same service under another release's accounting."""
-        return replace(self, rules=rules, others=())
+        return replace(self, rules=rules, others=(), otherwise=())
+
+    def possible(self) -> Iterator[Case]:
+        """This one, and what else it may be."""
+        yield self
+        yield from (self.under(rules) for rules in self.others)
+        yield from (replace(self, settings=each, others=(), otherwise=()) for each in self.otherwise)
 
     def parts(self) -> tuple[Cell, StateCost | None]:
         """What a token and a state cost."""
@@ -97,7 +105,7 @@ def judge(arm: Arm, case: Case) -> FitArm:
     lower, higher = case.uncertainty()
     possible = [
         (each, each.pools(each.available() + change))
-        for each in (case, *(case.under(rules) for rules in case.others))
+        for each in case.possible()
         for change in (-lower, 0.0, higher)
     ]
     outcomes = [found for _, found in possible]

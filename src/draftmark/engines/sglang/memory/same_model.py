@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from draftmark.engines.sglang.memory.anatomy import Tensors
+from draftmark.engines.sglang.memory.anatomy import ITEM_BYTES, Anatomy
 from draftmark.engines.sglang.memory.cards import GIB
+from draftmark.engines.sglang.memory.loading import is_of, target_line
 from draftmark.engines.sglang.memory.settings import Settings
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ _OFF = 0.1
 """Share by which computed weights may be off, besides their own uncertainty: far above what was ever seen."""
 _OFF_ELSEWHERE = 0.6
 _LEAST = 0.3 * GIB  # what loading leaves behind besides weights
+_ROUNDED = 0.011  # GiB: two sizes, printed to two digits
 _QUANTIZED = 0.2  # of the weights in the config's own type, what no quantization goes below
 
 # Arguments with which a rank loads another part of the model, or loads it in another type.
@@ -31,7 +33,7 @@ _ELSEWHERE = (
 
 
 def another_model(
-    log: BootLog, settings: Settings, values: Mapping[str, object], weights: Tensors, architecture: str
+    log: BootLog, settings: Settings, values: Mapping[str, object], model: Anatomy
 ) -> str | None:
     """Why the log must be of another model, in words; None where it may well be of this one.
 
@@ -39,12 +41,19 @@ def another_model(
         log: Of the start.
         settings: With which it was started.
         values: Its arguments by name.
-        weights: Of the model that is asked about, on one rank under these settings; 0 bytes if not known.
-        architecture: By its config.
+        model: That is asked about, under these settings; its weights have 0 bytes if they are not known.
     """
-    if not log.weights or not weights.bytes:
+    weights, architecture = model.weights, model.architecture
+    loaded = target_line(log)
+    if loaded is None:  # that line was lost
+        return _other_pool(log, settings, model)
+    if not is_of(loaded.type, architecture):
+        return (
+            f"the log is of another model: it loaded {loaded.mem_gib:.2f} GiB of weights ({loaded.type}), and the "
+            f"config is of a {architecture}"
+        )
+    if not weights.bytes:
         return None
-    loaded = log.weights[0]
     logged = loaded.mem_gib * GIB
     expected = weights.bytes / max(1, settings.pp)
     off = _OFF + 3 * weights.spread
@@ -60,3 +69,22 @@ def another_model(
 
 
 _USUAL = (None, 0, 1, "0", "1", False, "")
+
+
+def _other_pool(log: BootLog, settings: Settings, model: Anatomy) -> str | None:
+    """Why the log's KV pool is not one of this model: what a token takes in it is not what its layers need."""
+    pool = next((line for line in log.kv if line.of == "target" and line.label is None), None)
+    heads = model.full
+    if pool is None or heads is None or model.latent or model.window or log.swa or settings.pp > 1:
+        return None
+    item = ITEM_BYTES.get((pool.dtype or "").removeprefix("torch.").replace("float8_e4m3fn", "fp8_e4m3"))
+    if item is None:
+        return None
+    rank = max(1, heads.kv_heads // settings.attention_tp) * (heads.key + heads.value) * heads.layers * item
+    expected = rank * (pool.tokens + settings.page_size) / GIB
+    if abs(expected - pool.kv_gib) <= 0.01 * expected + _ROUNDED:
+        return None
+    return (
+        f"the log is of another model: its {pool.tokens:,} tokens of KV take {pool.kv_gib:.2f} GiB, and those of "
+        f"{model.architecture} would take {expected:.2f} by its config"
+    )

@@ -22,6 +22,8 @@ _DFLASH_BLOCK = 16
 SPECULATIVE_RUNNING = 48
 """Requests at once that speculation sets when `--max-running-requests` is not given (14:…hook:260-405)."""
 
+_LONGEST, _MOST_DIGITS = 100, 15
+
 Values = Mapping[str, object]
 
 
@@ -210,9 +212,12 @@ def _int(values: Values, name: str) -> int | None:
     if value is None:
         return None
     try:
-        return int(str(value))
+        number = int(str(value)[:_LONGEST])
     except ValueError:
-        raise ValueError(f"{_flag_name(name)} {value!r} is not a whole number") from None
+        raise ValueError(f"{_flag_name(name)} {str(value)[:60]!r} is not a whole number") from None
+    if len(str(value)) > _MOST_DIGITS:
+        raise ValueError(f"{_flag_name(name)} {str(value)[:60]} is not a number that a server could have")
+    return number
 
 
 def _float(values: Values, name: str) -> float | None:
@@ -222,9 +227,9 @@ def _float(values: Values, name: str) -> float | None:
     try:
         number = float(str(value))
     except ValueError:
-        raise ValueError(f"{_flag_name(name)} {value!r} is not a number") from None
+        raise ValueError(f"{_flag_name(name)} {str(value)[:60]!r} is not a number") from None
     if not 0 < number < 1e6:
-        raise ValueError(f"{_flag_name(name)} {value!r} is not a number above 0")
+        raise ValueError(f"{_flag_name(name)} {str(value)[:60]!r} is not a number above 0")
     return number
 
 
