@@ -22,10 +22,13 @@ CONFIGS = {
     path.stem: json.dumps(json.loads(path.read_text())["config"]).encode()
     for path in sorted((DATA / "model_config").glob("*.json"))
 }
-CAPTURES = {name: (DATA / "sglang" / f"captured-0.5.17-{name}.log").read_bytes() for name in ("k3", "k10")}
+_CAPTURE = (DATA / "sglang" / "captured-0.5.17-k3.log").read_bytes().splitlines(keepends=True)
+# Of a log of some hundred lines, those that say something of memory.
+CAPTURE = b"".join(line for line in _CAPTURE if b"avail mem" in line or b"server_args=" in line or b" KV C" in line
+                   or b"Mamba" in line or b"max_total_num_tokens=" in line)  # fmt: skip
 HYBRID = (DATA / "sglang" / "h200" / "model" / "config.json").read_bytes()
 SERVER = ("python3", "-m", "sglang.launch_server", "--model-path", "/model")
-DEPTHS = (0, 1, 2, 3, 5, 8, 16)
+DEPTHS = (0, 1, 3, 5, 16)
 VERSIONS = [f"0.5.{minor}" for minor in range(10, 24)]
 OLD = ("0.5.10", "0.5.11", "0.5.12", "0.5.13")  # states of a verification are reserved first
 
@@ -107,7 +110,7 @@ def not_better(deeper: FitArm, shallower: FitArm, *, tokens: bool) -> None:
         assert more is None or less is None or more <= less
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 @given(
     name=st.sampled_from(sorted(CONFIGS)), flags=FLAGS, method=METHODS, version=st.sampled_from(VERSIONS), mib=CARDS
 )
@@ -126,7 +129,7 @@ def test_nothing_impossible_and_no_depth_is_free(
         not_better(deeper, shallower, tokens=tokens)
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow])
 @given(flags=FLAGS, method=METHODS, version=st.sampled_from([None, *VERSIONS]), end=st.floats(0, 1.5))
 @example(
     flags=(*("--mem-fraction-static", "0.95", "--tp-size", "4"), *("--max-mamba-cache-size", "5")),
@@ -137,8 +140,8 @@ def test_nothing_impossible_and_no_depth_is_free(
 def test_calibrated_by_a_log_cut_anywhere(
     flags: tuple[str, ...], method: str | None, version: str | None, end: float
 ) -> None:
-    capture = CAPTURES["k3"]
-    found = told(lambda: fitted(HYBRID, flags, method, version, log=capture[: int(end * len(capture))]))
+    log = CAPTURE[: int(end * len(CAPTURE))]
+    found = told(lambda: fitted(HYBRID, flags, method, version, log=log))
     if found is None:
         return
     for arm in found.arms:
