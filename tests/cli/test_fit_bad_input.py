@@ -91,6 +91,18 @@ REFUSED: dict[str, tuple[object, tuple[str, ...], str]] = {
     "a flag that is none": (DENSE, (*GPU[:-1], f"{PLAIN} --page-sise 16"), "--page-sise"),
     "a number that is none": (DENSE, (*GPU[:-1], "--mem-fraction-static lots"), "not a number"),
     "a fraction of nothing": (DENSE, (*GPU[:-1], "--mem-fraction-static 0"), "not a number above 0"),
+    "more than all memory": (DENSE, (*GPU[:-1], "--mem-fraction-static 1.5"), "no share of the memory"),
+    "no page": (DENSE, (*GPU[:-1], f"{PLAIN} --page-size -64"), "not a number above 0"),
+    "no rank": (DENSE, (*GPU[:-1], f"{PLAIN} --tp-size 0"), "not a number above 0"),
+    "fewer than no ranks": (DENSE, (*GPU[:-1], f"{PLAIN} --tp -2"), "not a number above 0"),
+    "a KV type that there is none of": (DENSE, (*GPU[:-1], f"{PLAIN} --kv-cache-dtype int7"), "no such choice"),
+    "a state type that there is none of": (DENSE, (*GPU[:-1], f"{PLAIN} --mamba-ssm-dtype int4"), "no such choice"),
+    "a strategy that there is none of": (
+        DENSE, (*GPU[:-1], f"{PLAIN} --mamba-radix-cache-strategy blah"), "no such choice"
+    ),
+    "an algorithm that there is none of": (
+        HYBRID, (*GPU[:4], "--depth", "3", "--flags", f"{PLAIN} --speculative-algorithm FOO"), '"FOO" has no depth'
+    ),
     "overrides that are none": (DENSE, (*GPU[:-1], f"{PLAIN} --json-model-override-args ["), "no JSON object"),
     "a standalone draft without config": (
         DENSE,
@@ -141,7 +153,6 @@ def test_gptq_too(fit: Fit) -> None:
         ("--cpu-offload-gb 10", "not modelled"),
         ("--pp-size 2", "not modelled"),
         ("--enable-lora", "not modelled"),
-        ("--kv-cache-dtype int7", "two bytes a number are assumed"),
         ("--tp-size 4", "communication takes was not measured"),
         ("--tp-size 4 --dp-size 4 --enable-dp-attention", "how it divides weights is an estimate"),
     ],

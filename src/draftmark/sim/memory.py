@@ -145,7 +145,7 @@ def _draft(target: reading.Target, settings: Settings, model: Model) -> Draft | 
     path = settings.draft_path
     if path is None or path in (settings.model_path, model.path):
         return reading.own_draft(target, settings)
-    from draftmark.engines.sglang.memory.entry import read_config
+    from draftmark.engines.sglang.memory.files import read_config
 
     return reading.other_draft(read_config(FitScene(read=read_file), path), settings)
 

@@ -47,7 +47,7 @@ def refusal_of(arm: FitArm) -> Refusal | None:
     if arm.fits is not False:
         return None
     why = "; ".join(arm.because) or f"{arm.binding or 'memory'} ends first"
-    return Refusal(DOES_NOT_FIT, f"does not fit: {why}")
+    return Refusal(DOES_NOT_FIT, f"does not fit: {why}" if arm.binding is not None else f"does not start: {why}")
 
 
 def compared(predicted: FitArm | None, actual: FitFigures | None, *, started: bool | None) -> dict[str, Any] | None:

@@ -168,8 +168,12 @@ def refusal(command: Sequence[str], arm: Arm, rules: Rules, *, bring: str | None
     """Why an arm need not be started; None when nothing speaks against it."""
     if arm.depth == 0:
         return None
-    rewritten = arms.with_arm(command, arm, rules, bring=bring)
-    parsed = parse(rewritten, rules)
+    return of_written(arms.with_arm(command, arm, rules, bring=bring), arm, rules)
+
+
+def of_written(command: Sequence[str], arm: Arm, rules: Rules) -> Refusal | None:
+    """The same for an arm's command line, written already."""
+    parsed = parse(command, rules)
     method = arms.method_of(parsed)
     if method is None:
         return None
@@ -184,10 +188,11 @@ def refusal(command: Sequence[str], arm: Arm, rules: Rules, *, bring: str | None
     return next((found for rule in _RULES if (found := rule(asked)) is not None), None)
 
 
-def not_adaptive(command: Sequence[str], arm: Arm, rules: Rules) -> Refusal | None:
-    """Why an adaptive arm, written already, is none to this version."""
+def keeps_steps(command: Sequence[str], arm: Arm, rules: Rules) -> str | None:
+    """Why an arm that is to adapt its steps would start and keep them, in words."""
     parsed = parse(command, rules)
-    return _adaptive(_Asked(parsed, rules, arms.method_of(parsed) or "", arm))
+    asked = _Asked(parsed, rules, arms.method_of(parsed) or "", arm)
+    return _static_because(asked) if asked.is_adaptive and rules.minor >= facts()["adaptive"]["since"] else None
 
 
 def _tree(asked: _Asked) -> Refusal | None:

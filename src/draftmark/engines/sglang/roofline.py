@@ -10,7 +10,7 @@ from draftmark.engines.model_config import ModelShape, read_shape
 from draftmark.engines.model_config.quantization import quantization
 from draftmark.engines.model_config.weights import ITEMSIZES
 from draftmark.engines.roofline import Card, DraftKind, Served, card_of
-from draftmark.engines.sglang.memory.entry import read_config
+from draftmark.engines.sglang.memory.files import beside, read_config
 from draftmark.engines.sglang.memory.settings import Settings, settings_of, values_of
 from draftmark.errors import BadInputError, UsageError
 from draftmark.ports import FitScene
@@ -45,7 +45,7 @@ def served(
         raise UsageError("no model is named", next_step="give --model-path")
     if settings.pp > 1 or settings.dp > 1:
         raise BadInputError("pipeline and data parallel groups are not modelled here")
-    shape = _quantized(read_shape(read_config(scene, path), hf_quant_config=_beside(scene, path)), settings)
+    shape = _quantized(read_shape(read_config(scene, path), hf_quant_config=beside(scene, path)), settings)
     kind, draft = _draft(settings, shape, scene, path)
     assumptions = list(shape.assumptions)
     if kind == "unknown":
@@ -83,14 +83,6 @@ def _card(scene: FitScene) -> Card | None:
     """The fastest of them: a floor must hold whichever the service uses."""
     found = [card for gpu in scene.gpus() if (card := card_of(gpu.name)) is not None]
     return max(found, key=lambda card: card.bandwidth, default=None)
-
-
-def _beside(scene: FitScene, path: str) -> Mapping[str, Any] | None:
-    """ModelOpt's file, which speaks of quantization where config.json does not."""
-    try:
-        return read_config(scene, f"{path.rstrip('/')}/hf_quant_config.json")
-    except BadInputError:
-        return None
 
 
 def _quantized(shape: ModelShape, settings: Settings) -> ModelShape:

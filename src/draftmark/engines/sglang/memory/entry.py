@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from draftmark.engines.sglang import refusals
 from draftmark.engines.sglang.arms import ADAPTIVE, candidates_in, usual_candidates
@@ -14,8 +13,10 @@ from draftmark.engines.sglang.memory import reading
 from draftmark.engines.sglang.memory.anatomy import Anatomy, Draft, Tensors
 from draftmark.engines.sglang.memory.boot import Boot, boot_of, command_of, read, same_weights
 from draftmark.engines.sglang.memory.cell import item_bytes
+from draftmark.engines.sglang.memory.files import beside, overridden, read_config
 from draftmark.engines.sglang.memory.fit import Case, judge
 from draftmark.engines.sglang.memory.fraction import Defaults, defaults
+from draftmark.engines.sglang.memory.refused import Refused, check_choices, refused
 from draftmark.engines.sglang.memory.rules import Choice, choose
 from draftmark.engines.sglang.memory.same_model import another_model
 from draftmark.engines.sglang.memory.settings import (
@@ -29,7 +30,7 @@ from draftmark.engines.sglang.memory.slack import graphs_wanted
 from draftmark.engines.sglang.memory.unmodelled import SPREAD, not_modelled, refuse_model
 from draftmark.engines.sglang.versions import rules_for
 from draftmark.errors import BadInputError, UsageError
-from draftmark.model import Arm, Fit, FitArm, Gpu, Refusal
+from draftmark.model import Arm, Fit, FitArm, Gpu
 from draftmark.ports import FitScene
 
 if TYPE_CHECKING:
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
 WithArm = Callable[[Sequence[str], Arm, str], Sequence[str]]
 """A command line with an arm's flags, by the rules of a version."""
-_CONFIG_BYTES = 4 << 20
 
 
 @dataclass(slots=True, kw_only=True)
@@ -65,7 +65,8 @@ class _Service:
         try:
             words = self.with_arm(self.command, arm, self.told)
         except UsageError:
-            if not arm.depth or not self.target.shape.mtp_layers:
+            named = values_of(self.command, self.told).get("speculative_algorithm")
+            if not arm.depth or not self.target.shape.mtp_layers or named not in (None, "", "NONE"):
                 raise
             self.command = (*self.command, "--speculative-algorithm", "NEXTN")
             words = self.with_arm(self.command, arm, self.told)
@@ -177,87 +178,47 @@ def _model_path(values: Mapping[str, object]) -> str:
     return path
 
 
-def read_config(scene: FitScene, path: str) -> Mapping[str, Any]:
-    """A model's `config.json`: in its directory, or in the Hugging Face cache of the service's user.
-
-    Raises:
-        BadInputError: It cannot be found, or is no JSON object.
-    """
-    tried = []
-    for place in _places(scene, path):
-        try:
-            data = scene.read(place)
-        except OSError as error:
-            tried.append(f"{place}: {error.strerror or error}")
-            continue
-        try:
-            found = json.loads(data)
-        except (ValueError, RecursionError) as error:
-            raise BadInputError(
-                f"{place} is no JSON", evidence=(str(error)[:200],), next_step="check the file"
-            ) from None
-        if isinstance(found, dict):
-            return found
-        raise BadInputError(f"{place} holds no JSON object", next_step="check the file")
-    raise BadInputError(
-        f"no config.json of {path[:200]}",
-        evidence=tuple(tried),
-        next_step="give the directory that holds config.json: draftmark fit DIR",
-    )
-
-
-def overridden(config: Mapping[str, Any], values: Mapping[str, object]) -> Mapping[str, Any]:
-    """With `--json-model-override-args`.
-
-    Raises:
-        UsageError: They are no JSON object.
-    """
-    text = values.get("json_model_override_args")
-    if text in (None, "", "{}"):
-        return config
-    try:
-        changes = json.loads(str(text))
-    except (ValueError, RecursionError):
-        changes = None
-    if not isinstance(changes, dict):
-        raise UsageError("--json-model-override-args is no JSON object", next_step="check the command line")
-    return {**config, **changes}
-
-
-def _places(scene: FitScene, path: str) -> list[str]:
-    if path.endswith(".json"):
-        return [path]
-    places = [f"{path.rstrip('/')}/config.json"]
-    if path.count("/") == 1 and not path.startswith(("/", ".", "~")):
-        cache = scene.environment.get("HF_HUB_CACHE") or (
-            (scene.environment.get("HF_HOME") or scene.environment.get("HOME", "/root") + "/.cache/huggingface")
-            + "/hub"
-        )
-        folder = f"{cache}/models--{path.replace('/', '--')}"
-        try:
-            revision = scene.read(f"{folder}/refs/main").decode("ascii", "replace").strip()[:64]
-            places.append(f"{folder}/snapshots/{revision}/config.json")
-        except OSError:
-            places.append(f"{folder}/snapshots/…/config.json")
-    return places
-
-
 def _verdict(service: _Service, arm: Arm) -> FitArm:
     values = service.values(arm)
-    refused = _not_adaptive(service, arm)
-    if refused is not None and refused.code == "bad-flag":
-        return FitArm(arm=arm, fits=False, because=(refused.because,))
-    if refused is not None:
-        service.assume(refused.because)
-    return judge(arm, _case(service, values, adaptive=refused is None))
+    settings = _settings(service, values)
+    written = service.with_arm(service.command, arm, service.told)
+    keeps = refusals.keeps_steps(written, arm, rules_for(service.told)) if ADAPTIVE in dict(arm.knobs) else None
+    if keeps is not None:
+        service.assume(f"SGLang would run it with fixed steps: {keeps}")
+    found = _refused(service, arm, written, settings, keeps)
+    if found and all(found):
+        because = next(each for each in found if each)
+        return FitArm(arm=arm, fits=False, because=(because.because,), to_get_more=because.more)
+    verdict = judge(arm, _case(service, values, settings, adaptive=keeps is None))
+    unsure = [each.because for each in found if each]
+    if not unsure:
+        return verdict
+    return replace(verdict, fits=None if verdict.fits else verdict.fits, because=(*unsure[:1], *verdict.because))
 
 
-def _not_adaptive(service: _Service, arm: Arm) -> Refusal | None:
-    """Why an arm that is to adapt its steps does not."""
-    if ADAPTIVE not in dict(arm.knobs):
-        return None
-    rules = rules_for(service.told)
-    return refusals.not_adaptive(service.with_arm(service.command, arm, service.told), arm, rules)
+def _settings(service: _Service, values: Mapping[str, object]) -> Settings:
+    try:
+        settings = settings_of(values, service.target.shape.architecture)
+    except ValueError as error:
+        raise UsageError(str(error), next_step="check the command line") from None
+    if service.choice.assumption is None and service.boot is None:
+        check_choices(service.choice.rules, settings)
+    return settings
+
+
+def _refused(
+    service: _Service, arm: Arm, written: Sequence[str], settings: Settings, keeps: str | None
+) -> list[Refused | None]:
+    """Why an arm would not start, by each of the versions that it may be."""
+    found = []
+    for rules in (service.choice.rules, *service.choice.others):
+        told = rules_for(service.told if rules is service.choice.rules else rules.version)
+        refusal = refusals.of_written(written, arm, told)
+        own = None
+        if refusal is not None and refusal.code != "dead-depth" and not (keeps and keeps in refusal.because):
+            own = Refused(refusal.because)
+        found.append(own or refused(rules, settings, service.target.shape))
+    return found
 
 
 def _candidates(service: _Service, values: Mapping[str, object]) -> tuple[int, ...]:
@@ -275,11 +236,9 @@ def _candidates(service: _Service, values: Mapping[str, object]) -> tuple[int, .
     return found or usual
 
 
-def _case(service: _Service, values: Mapping[str, object], *, adaptive: bool) -> Case:
-    try:
-        settings = settings_of(values, service.target.shape.architecture)
-    except ValueError as error:
-        raise UsageError(str(error), next_step="check the command line") from None
+def _case(service: _Service, values: Mapping[str, object], settings: Settings, *, adaptive: bool) -> Case:
+    if settings.radix and service.target.shape.architecture in service.choice.rules.radix_off:
+        settings = replace(settings, radix=False)
     if adaptive and adapts(values):
         settings = replace(settings, candidates=_candidates(service, values))
     model = reading.anatomy_of(service.target, settings, weighed=service.boot is None)

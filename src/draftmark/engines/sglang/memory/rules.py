@@ -30,6 +30,10 @@ class Rules:
     multimodal_reserve: Mapping[str, int] = field(default_factory=dict)
     extra_buffer: tuple[str, ...] = ()
     one_draft_layer: tuple[str, ...] = ()
+    strategy_checked: tuple[str, ...] = ()
+    no_extra_buffer: tuple[str, ...] = ()
+    radix_off: tuple[str, ...] = ()
+    kv_dtypes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

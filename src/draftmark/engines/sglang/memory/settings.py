@@ -69,6 +69,7 @@ class Settings:
     tp: int = 1
     pp: int = 1
     dp: int = 1
+    ep: int = 1
     dp_attention: bool = False
     context: int | None = None
     chunked_prefill: int | None = None
@@ -132,20 +133,20 @@ def settings_of(values: Values, architecture: str | None = None) -> Settings:
     steps, topk, tokens = _shape(values, algorithm, architecture)
     return Settings(
         model_path=_text(values, "model_path"),
-        fraction=_float(values, "mem_fraction_static"),
+        fraction=_share(values, "mem_fraction_static"),
         algorithm=algorithm,
         steps=steps,
         topk=topk,
         draft_tokens=tokens,
         draft_path=_text(values, "speculative_draft_model_path") if algorithm else None,
         draft_quantization=_text(values, "speculative_draft_model_quantization"),
-        running=_int(values, "max_running_requests"),
-        max_total_tokens=_int(values, "max_total_tokens"),
-        page_size=_int(values, "page_size") or 1,
+        running=_count(values, "max_running_requests"),
+        max_total_tokens=_count(values, "max_total_tokens"),
+        page_size=_count(values, "page_size") or 1,
         kv_dtype=_text(values, "kv_cache_dtype") or "auto",
         dtype=_text(values, "dtype") or "auto",
         ssm_dtype=_text(values, "mamba_ssm_dtype"),
-        state_slots=_int(values, "max_mamba_cache_size"),
+        state_slots=_count(values, "max_mamba_cache_size"),
         state_ratio=_or(_float(values, "mamba_full_memory_ratio"), 0.9),
         strategy=_text(values, "mamba_radix_cache_strategy") or _text(values, "mamba_scheduler_strategy") or "auto",
         linear_backend=_text(values, "linear_attn_backend") or "triton",
@@ -153,11 +154,12 @@ def settings_of(values: Values, architecture: str | None = None) -> Settings:
         overlap=not _flag(values, "disable_overlap_schedule"),
         window_ratio=_or(_float(values, "swa_full_tokens_ratio"), 0.8),
         hybrid_window=not _flag(values, "disable_hybrid_swa_memory"),
-        tp=_int(values, "tp_size") or 1,
-        pp=_int(values, "pp_size") or 1,
-        dp=_int(values, "dp_size") or 1,
+        tp=_count(values, "tp_size") or 1,
+        pp=_count(values, "pp_size") or 1,
+        dp=_count(values, "dp_size") or 1,
+        ep=_count(values, "ep_size") or 1,
         dp_attention=_flag(values, "enable_dp_attention"),
-        context=_int(values, "context_length"),
+        context=_count(values, "context_length"),
         chunked_prefill=_int(values, "chunked_prefill_size"),
         prefill_tokens=_int(values, "max_prefill_tokens"),
         graph_max_bs=_int(values, "cuda_graph_max_bs_decode") or _int(values, "cuda_graph_max_bs"),
@@ -217,6 +219,20 @@ def _int(values: Values, name: str) -> int | None:
         raise ValueError(f"{_flag_name(name)} {str(value)[:60]!r} is not a whole number") from None
     if len(str(value)) > _MOST_DIGITS:
         raise ValueError(f"{_flag_name(name)} {str(value)[:60]} is not a number that a server could have")
+    return number
+
+
+def _count(values: Values, name: str) -> int | None:
+    number = _int(values, name)
+    if number is not None and number < 1:
+        raise ValueError(f"{_flag_name(name)} {number} is not a number above 0")
+    return number
+
+
+def _share(values: Values, name: str) -> float | None:
+    number = _float(values, name)
+    if number is not None and number > 1:
+        raise ValueError(f"{_flag_name(name)} {number:g} is no share of the memory: it is between 0 and 1")
     return number
 
 

@@ -22,6 +22,12 @@ def gib(amount: float) -> str:
 def arithmetic(case: Case, budget: float, pools: Pools, slack: Slack) -> Iterator[str]:
     """From free memory to tokens, as SGLang goes."""
     cell, cost = case.parts()
+    if case.fraction <= 0:
+        yield (
+            f"SGLang's own --mem-fraction-static would be {case.fraction:.3f}: it keeps back more than the card has, "
+            "for --chunked-prefill-size and CUDA graphs"
+        )
+        return
     resident = case.budget.target + case.budget.resident_draft(case.rules, case.settings) + case.reserved()
     yield (
         f"budget {gib(budget)}: {case.fraction:.3f} of the {gib(case.budget.pre)} that are free before loading, "
@@ -29,9 +35,10 @@ def arithmetic(case: Case, budget: float, pools: Pools, slack: Slack) -> Iterato
     )
     if cost is not None:
         verify = f", and {cost.draft_tokens} more for each request that is verified" if cost.draft_tokens else ""
+        slots = f"{pools.slots} slots" if (pools.slots or 0) > 0 else "not one slot"
+        taken = f" {gib(pools.state_taken)}" if (pools.slots or 0) > 0 else ""
         yield (
-            f"recurrent state {gib(pools.state_taken)}: {pools.slots} slots of {cost.slot / (1 << 20):.2f} MiB, "
-            f"{cost.per_request} a request{verify}"
+            f"recurrent state{taken}: {slots} of {cost.slot / (1 << 20):.2f} MiB, {cost.per_request} a request{verify}"
         )
     if cell.fixed:
         yield f"pool of sliding windows {gib(cell.fixed)}, by the requests at once"

@@ -1,0 +1,141 @@
+"""What does not start whatever memory there is: shapes that cannot be divided, and combinations that SGLang ends at."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from draftmark.engines.sglang.engine import SGLang
+from draftmark.model import Arm, Fit, FitArm, Gpu
+from draftmark.ports import FitScene
+
+CONFIGS = Path(__file__).parents[2] / "data" / "model_config"
+PLAIN = ("python3", "-m", "sglang.launch_server", "--model-path", "/model", "--mem-fraction-static", "0.9")
+
+
+def fitted(model: str, flags: str, version: str | None, depth: int) -> Fit:
+    config = json.dumps(json.loads((CONFIGS / f"{model}.json").read_text())["config"]).encode()
+    scene = FitScene(
+        read=lambda _: config, gpus=lambda: (Gpu(name="big", total_mib=2_000_000),), version=version, model_dir="/m"
+    )
+    found = SGLang(version=version).fit((*PLAIN, *flags.split()), [Arm(depth)], scene)
+    assert found is not None
+    return found
+
+
+def verdict(model: str, flags: str = "", version: str | None = "0.5.17", *, depth: int = 0) -> FitArm:
+    return fitted(model, flags, version, depth).arms[0]
+
+
+@pytest.mark.parametrize(
+    ("model", "good", "bad", "why"),
+    [
+        ("llama-3.1-8b", (1, 2, 4, 8, 16, 32), (3, 5, 64), "32 attention heads"),
+        ("smollm2-135m", (1, 3, 9), (2, 4, 8), "9 attention heads"),
+        ("qwen2.5-7b", (1, 2, 4), (8, 3), "28 attention heads"),
+        ("phi-4", (1, 2, 5, 10), (4, 8), "10 KV heads"),
+        ("deepseek-v3", (8, 16), (7,), "128 attention heads"),
+        ("qwen3-next-80b-a3b", (1, 2, 4, 8), (3, 32), "16 attention heads"),
+    ],
+)
+def test_ranks_that_heads_cannot_be_divided_among(
+    model: str, good: tuple[int, ...], bad: tuple[int, ...], why: str
+) -> None:
+    for ranks in good:
+        assert verdict(model, f"--tp-size {ranks}").fits is True
+    for ranks in bad:
+        found = verdict(model, f"--tp-size {ranks}")
+        assert (found.fits, found.figures.kv_tokens) == (False, None)
+        assert why in found.because[0]
+        assert found.to_get_more[0].startswith("--tp-size 1, ")
+
+
+def test_blocks_of_fp8_are_not_cut() -> None:
+    """768 inputs of an expert among 8 ranks are 96: not a block of 128."""
+    assert verdict("qwen3-30b-a3b-fp8", "--tp-size 2").fits is True
+    found = verdict("qwen3-30b-a3b-fp8", "--tp-size 8")
+    assert found.fits is False
+    assert "96 of gate_proj" in found.because[0]
+    assert verdict("qwen3-30b-a3b-fp8", "--tp-size 8 --ep-size 8").fits is True
+    assert verdict("qwen3-30b-a3b", "--tp-size 8").fits is True
+    assert verdict("deepseek-v3", "--tp-size 16").fits is True
+    assert verdict("deepseek-v3", "--tp-size 32").fits is False
+
+
+def test_attention_ranks_have_to_come_out_even() -> None:
+    assert verdict("llama-3.1-8b", "--tp-size 4 --dp-size 2 --enable-dp-attention").fits is True
+    found = verdict("llama-3.1-8b", "--tp-size 2 --dp-size 3 --enable-dp-attention")
+    assert found.fits is False
+    assert "does not come out even" in found.because[0]
+    assert verdict("llama-3.1-8b", "--tp-size 2 --dp-size 3").fits is True  # three whole copies
+
+
+@pytest.mark.parametrize(
+    ("version", "flags", "model", "why"),
+    [
+        ("0.5.12", "", "qwen3-next-80b-a3b", "not compatible with the radix cache"),
+        ("0.5.10", "--mamba-scheduler-strategy no_buffer", "qwen3-next-80b-a3b", "not compatible with the radix"),
+        ("0.5.12", "--mamba-scheduler-strategy extra_buffer", "qwen3-next-80b-a3b", None),
+        ("0.5.12", "--disable-radix-cache", "qwen3-next-80b-a3b", None),
+        ("0.5.12", "--mamba-scheduler-strategy extra_buffer --disable-radix-cache", "qwen3-next-80b-a3b", "not compat"),
+        ("0.5.14", "", "qwen3-next-80b-a3b", None),
+        ("0.5.14", "--mamba-radix-cache-strategy extra_buffer_lazy", "qwen3-next-80b-a3b", "unsupported with spec"),
+        ("0.5.17", "--mamba-radix-cache-strategy extra_buffer_lazy", "qwen3-next-80b-a3b", None),
+        ("0.5.17", "--mamba-radix-cache-strategy no_buffer", "qwen3-next-80b-a3b", "overlap schedule"),
+        (
+            "0.5.17", "--mamba-radix-cache-strategy no_buffer --disable-overlap-schedule", "qwen3-next-80b-a3b", None
+        ),
+    ],
+)  # fmt: skip
+def test_how_a_hybrid_models_radix_cache_keeps_state(version: str, flags: str, model: str, why: str | None) -> None:
+    found = verdict(model, f"--speculative-algorithm NEXTN {flags}", version, depth=3)
+    assert found.fits is (why is None)
+    assert why is None or why in found.because[0]
+
+
+def test_a_strategy_that_the_model_does_not_have() -> None:
+    flags = "--mamba-radix-cache-strategy extra_buffer"
+    assert "not supported for KimiLinear" in verdict("kimi-linear-48b-a3b", flags, "0.5.14").because[0]
+    assert verdict("kimi-linear-48b-a3b", flags, "0.5.17").fits is True
+
+
+def test_a_model_that_early_versions_serve_without_the_radix_cache() -> None:
+    """One slot a request, not three: it holds as many requests as it has slots."""
+    early, later = (verdict("kimi-linear-48b-a3b", "--tp-size 2", version) for version in ("0.5.12", "0.5.14"))
+    assert any("1 a request" in line for line in early.because)
+    assert any("3 a request" in line for line in later.because)
+
+
+@pytest.mark.parametrize(
+    ("flags", "why"),
+    [
+        ("--speculative-algorithm NGRAM --tp-size 2 --dp-size 2 --enable-dp-attention", "dp attention"),
+        ("--speculative-algorithm DFLASH", "requires setting --speculative-draft-model-path"),
+    ],
+)
+def test_what_the_command_line_alone_tells(flags: str, why: str) -> None:
+    found = verdict("llama-3.1-8b", flags, depth=4)
+    assert (found.fits, found.binding) == (False, None)
+    assert why in found.because[0]
+
+
+def test_versions_that_differ_leave_it_open() -> None:
+    """0.5.13 lies between one that refuses it and one that does not; a version nobody knows as well."""
+    flags = "--speculative-algorithm NEXTN --tp-size 2"
+    for version in ("0.5.13", None):
+        found = verdict("qwen3-next-80b-a3b", flags, version, depth=3)
+        assert found.fits is None
+        assert "not compatible with the radix cache" in found.because[0]
+
+
+def test_an_own_fraction_below_nothing() -> None:
+    config = json.dumps(json.loads((CONFIGS / "llama-3.1-8b.json").read_text())["config"]).encode()
+    scene = FitScene(read=lambda _: config, gpus=lambda: (Gpu(name="h200", total_mib=143_771),), model_dir="/m")
+    words = (*PLAIN[:-2], "--chunked-prefill-size", "1000000")
+    found = SGLang(version="0.5.17").fit(words, [Arm(0)], scene)
+    assert found is not None
+    assert found.arms[0].fits is False
+    assert "keeps back more than the card has" in found.arms[0].because[0]
+    assert len(found.arms[0].because) == 1
