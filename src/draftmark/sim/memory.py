@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from draftmark.engines.sglang.memory import budget as budgets
 from draftmark.engines.sglang.memory import reading
@@ -11,6 +11,7 @@ from draftmark.engines.sglang.memory.anatomy import Anatomy, Draft
 from draftmark.engines.sglang.memory.cards import UNPRINTED
 from draftmark.engines.sglang.memory.fit import Case
 from draftmark.engines.sglang.memory.fraction import defaults
+from draftmark.engines.sglang.memory.kv_type import automatic
 from draftmark.engines.sglang.memory.pools import Pools
 from draftmark.engines.sglang.memory.rules import choose
 from draftmark.engines.sglang.memory.settings import Settings, settings_of, values_of
@@ -101,6 +102,10 @@ def memory_of(command: Sequence[str], model: Model, cards: Cards, version: str) 
         settings = settings_of(values, target.shape.architecture)
     except ValueError as error:
         raise UsageError(str(error), next_step="check the flags behind --") from None
+    if settings.kv_dtype == "auto":
+        settings = replace(
+            settings, kv_dtype=automatic(rules, target.shape, target.quantization, (cards.gpu,)).name
+        )
     anatomy = reading.anatomy_of(target, settings)
     draft = _draft(target, settings, model)
     usual = defaults(rules, settings, anatomy, cards.gpu.total_mib)

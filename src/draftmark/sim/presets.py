@@ -17,7 +17,7 @@ from draftmark.errors import BadInputError, UsageError
 from draftmark.model import Gpu
 
 if TYPE_CHECKING:
-    from draftmark.engines.roofline.cards import Card
+    from draftmark.engines.cards import Card
 
 PLACE = "/models"
 """Where presets lie, as the simulated server says."""
@@ -50,9 +50,9 @@ class Cards:
     @property
     def card(self) -> Card:
         """What one can do at most; an H200's where only a size is given."""
-        from draftmark.engines.roofline.cards import card_of, cards  # takes as long as all the rest of this room
+        from draftmark.engines.cards import card_of, cards  # takes as long as all the rest of this room
 
-        return card_of(self.kind) or card_of(self.kind.replace("-", " ")) or cards()[_USUAL]
+        return card_of(self.kind) or cards()[_USUAL]
 
 
 @cache
@@ -108,8 +108,4 @@ def cards_of(text: str) -> Cards:
     if found is None:
         raise UsageError("--gpus is empty", next_step="--gpus h200")
     name = found[2]
-    try:
-        gpu = gpu_of(name)
-    except UsageError:
-        gpu = gpu_of(name.replace("-", " "))
-    return Cards(count=int(found[1] or 1), gpu=gpu, kind=name)
+    return Cards(count=int(found[1] or 1), gpu=gpu_of(name), kind=name)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from draftmark.engines.roofline.cards import card_of, cards
+from draftmark.engines.cards import card_of, cards, majors_of, names_with_memory
 from draftmark.engines.sglang.memory import cards as memory
+from draftmark.errors import UsageError
 
 
 @pytest.mark.parametrize(
@@ -16,11 +17,18 @@ from draftmark.engines.sglang.memory import cards as memory
         ("NVIDIA H100 80GB HBM3", "h100"),
         ("NVIDIA H100 PCIe", "h100 pcie"),
         ("NVIDIA H100 NVL", "h100 nvl"),
-        ("NVIDIA GH200 480GB", "gh200"),
-        ("NVIDIA A100-SXM4-80GB", "a100"),
-        ("NVIDIA A100-SXM4-40GB", "a100-sxm4-40gb"),
+        ("NVIDIA GH200 480GB", "gh200 480gb"),
+        ("NVIDIA GH200", "gh200"),
+        ("NVIDIA A100-SXM4-80GB", "a100 80gb"),
+        ("NVIDIA A100-SXM4-40GB", "a100 40gb"),
         ("NVIDIA A100 80GB PCIe", "a100 80gb pcie"),
-        ("NVIDIA A100-PCIE-40GB", "a100-pcie-40gb"),
+        ("NVIDIA A100-PCIE-40GB", "a100 40gb"),
+        ("a800 40gb", "a800 40gb"),
+        ("NVIDIA A800-SXM4-80GB", "a800"),
+        ("h100 96gb", "h100 96gb"),
+        ("NVIDIA H20", "h20"),
+        ("NVIDIA H20-3e", "h20 3e"),
+        ("rtx-pro-6000", "rtx pro 6000"),
         ("NVIDIA B200", "b200"),
         ("NVIDIA GB200", "gb200"),
         ("NVIDIA L4", "l4"),
@@ -41,7 +49,11 @@ def test_the_names_that_drivers_print(name: str, key: str) -> None:
     assert card.name == key
 
 
-@pytest.mark.parametrize("name", ["", "llvmpipe", "NVIDIA GeForce GTX 1080", "NVIDIA H2000", "80GiB"])
+@pytest.mark.parametrize("name", [
+        "", "llvmpipe", "NVIDIA GeForce GTX 1080", "NVIDIA H2000", "80GiB", "NVIDIA H100 80GB HBM3 MIG 3g.40gb",
+        "NVIDIA GeForce RTX 4090 Laptop GPU", "NVIDIA A100-SXM-64GB-custom 64GB h100", "h200 80gb", "GRID A100-10C",
+    ],
+)  # fmt: skip
 def test_a_card_that_is_not_known_is_none(name: str) -> None:
     assert card_of(name) is None
 
@@ -55,8 +67,21 @@ def test_each_card_has_a_source_and_plausible_figures() -> None:
             assert card.peaks.get(narrow, 2 * card.peaks["half"]) >= 1.9 * card.peaks["half"], card.name
 
 
-def test_every_card_whose_memory_is_known_is_known_here() -> None:
-    assert [name for name in memory.names() if card_of(name) is None] == []
+def test_memory_by_the_same_names() -> None:
+    assert [memory.gpu_of(name).total_mib for name in ("NVIDIA H20-3e", "a800-40gb", "h100 96gb", "rtx-pro-6000")] == [
+        143_771, 40_960, 97_871, 97_887,
+    ]  # fmt: skip
+    for name in names_with_memory():
+        assert memory.gpu_of(name.upper()).total_mib == cards()[name].mib
+    for name in ("a100", "NVIDIA H100 80GB HBM3 MIG 3g.40gb", "NVIDIA GeForce RTX 4090 Laptop GPU", "h200 80gb"):
+        with pytest.raises(UsageError, match="neither a known card nor a size"):
+            memory.gpu_of(name)
+
+
+def test_generations_by_memory() -> None:
+    assert majors_of(143_771) == {9}
+    assert majors_of(183_359) == {10}
+    assert majors_of(1) == frozenset()
 
 
 def test_what_a_card_lacks_is_computed_wider() -> None:

@@ -3,7 +3,7 @@
 docs/roofline.md has the formulas. `Roofline(Served(…)).round(concurrency, depth, context)`.
 """
 
-from draftmark.engines.roofline.cards import Card, card_of
+from draftmark.engines.cards import Card, card_of
 from draftmark.engines.roofline.document import document
 from draftmark.engines.roofline.measured import Measured, measured_rounds
 from draftmark.engines.roofline.passes import distinct_experts

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from draftmark.engines.roofline.cards import Card
+from draftmark.engines.cards import Card
 from draftmark.engines.roofline.passes import Work, one_pass
 from draftmark.engines.roofline.served import Served
 from draftmark.engines.roofline.stack import Stack, draft_stack, target_stack

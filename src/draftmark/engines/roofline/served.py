@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from draftmark.engines.model_config import ModelShape
-from draftmark.engines.roofline.cards import Card
+from draftmark.engines.cards import Card
 
 DraftKind = Literal["own-layers", "model", "none", "unknown"]
 

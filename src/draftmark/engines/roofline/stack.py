@@ -9,7 +9,7 @@ from draftmark.engines.model_config import AttentionLayers, LinearLayers, ModelS
 from draftmark.engines.model_config.scheme import Scheme
 from draftmark.engines.model_config.tensors import Part, Tensor
 from draftmark.engines.model_config.weights import ITEMSIZES
-from draftmark.engines.roofline.cards import Precision
+from draftmark.engines.cards import Precision
 from draftmark.engines.roofline.served import Served
 from draftmark.errors import BadInputError
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-import tomllib
-from functools import cache
-from importlib import resources
 
+from draftmark.engines.cards import card_of, names_with_memory
 from draftmark.errors import UsageError
 from draftmark.model import Gpu
 
@@ -41,27 +39,11 @@ def gpu_of(text: str) -> Gpu:
         mib = round(float(size[1]) * (1024 if unit.startswith("g") else 1))
         if 1024 <= mib <= 4 << 20:
             return Gpu(name=text.strip(), total_mib=mib)
-    total = total_of(text)
-    if total is None:
+    card = card_of(text)
+    if card is None or card.mib is None:
         raise UsageError(
             f"--gpu {text[:60]}: neither a known card nor a size",
-            next_step=f"give its memory as nvidia-smi prints it, such as 81559MiB, or one of {', '.join(names())}",
+            next_step="give its memory (that of a MIG slice, of a laptop's GPU) as nvidia-smi prints it, such as "
+            f"81559MiB, or one of {', '.join(names_with_memory())}",
         )
-    return Gpu(name=text.strip(), total_mib=total)
-
-
-def total_of(name: str) -> int | None:
-    """Memory of a card by name, MiB; None when it is not known."""
-    wanted = f" {name.lower().replace('_', ' ')} "
-    found = [key for key in _cards() if re.search(rf"(?<![a-z0-9]){re.escape(key)}(?![a-z0-9])", wanted)]
-    return _cards()[max(found, key=len)] if found else None
-
-
-def names() -> tuple[str, ...]:
-    """Cards that are known."""
-    return tuple(_cards())
-
-
-@cache
-def _cards() -> dict[str, int]:
-    return tomllib.loads(resources.files(__package__).joinpath("cards.toml").read_text(encoding="utf-8"))
+    return Gpu(name=text.strip(), total_mib=card.mib)

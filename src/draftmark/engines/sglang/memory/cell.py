@@ -46,7 +46,7 @@ def item_bytes(settings: Settings, model: Anatomy) -> tuple[float, str | None]:
         return float(min(ITEM_BYTES.get(own, 2), 2 if settings.dtype == "auto" else 4)), None
     if name in ITEM_BYTES:
         return float(ITEM_BYTES[name]), None
-    if name == "fp4_e2m1":
+    if name in ("fp4_e2m1", "fp4_mx_block16", "nvfp4"):
         return 0.5 + 1 / 16, "KV cache in fp4: half a byte and a block scale a number"
     if name == "mxfp8":
         return 1 + 1 / 32, None

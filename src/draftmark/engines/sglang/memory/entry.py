@@ -16,6 +16,7 @@ from draftmark.engines.sglang.memory.cell import item_bytes
 from draftmark.engines.sglang.memory.files import beside, overridden, read_config
 from draftmark.engines.sglang.memory.fit import Case, judge
 from draftmark.engines.sglang.memory.fraction import Defaults, defaults
+from draftmark.engines.sglang.memory.kv_type import automatic, of_log
 from draftmark.engines.sglang.memory.refused import Refused, check_choices, refused
 from draftmark.engines.sglang.memory.rules import Choice, choose
 from draftmark.engines.sglang.memory.same_model import another_model
@@ -103,7 +104,7 @@ def fit(command: Sequence[str], arms: Sequence[Arm], scene: FitScene, with_arm: 
     path = scene.model_dir or _model_path(values_of(command, told))
     config = overridden(read_config(scene, path), values_of(command, told))
     refuse_model(config)
-    target = reading.Target(config)
+    target = reading.Target(config, beside(scene, path))
     other = None if boot is None else _another(boot, target, scene, values_of(command, told))
     if other is not None and not boot_flags:
         assumptions[f"{other}: nothing is taken from it"] = None
@@ -241,6 +242,8 @@ def _case(service: _Service, values: Mapping[str, object], settings: Settings, *
         settings = replace(settings, radix=False)
     if adaptive and adapts(values):
         settings = replace(settings, candidates=_candidates(service, values))
+    otherwise = _otherwise(service, settings)
+    settings, kv_otherwise = _with_kv_type(service, settings)
     model = reading.anatomy_of(service.target, settings, weighed=service.boot is None)
     draft = _draft(service, settings, model)
     strange = not_modelled(values, service.scene.environment)
@@ -265,8 +268,8 @@ def _case(service: _Service, values: Mapping[str, object], settings: Settings, *
             log, boot.settings.draft_tokens if boot else 0, settings, usual.graphs_mib if usual else 1024.0
         ),
         environment=dict(service.scene.environment),
+        otherwise=(*otherwise, *kv_otherwise),
     )
-    case = replace(case, otherwise=_otherwise(service, settings))
     budget = _budget(service, case)
     if boot is not None and budget.fraction is not None:  # what was in force in that start, too, is in its figures
         strange = [each for each in strange if each not in not_modelled(boot.values, service.scene.environment)]
@@ -283,6 +286,19 @@ def _otherwise(service: _Service, settings: Settings) -> tuple[Settings, ...]:
         "not in the log: the bounds of `off` cover both"
     )
     return (replace(settings, running=None if settings.running is not None else SPECULATIVE_RUNNING),)
+
+
+def _with_kv_type(service: _Service, settings: Settings) -> tuple[Settings, tuple[Settings, ...]]:
+    """With what `--kv-cache-dtype auto` is, and with what it may be as well."""
+    if settings.kv_dtype != "auto":
+        return settings, ()
+    found = of_log(service.boot.log) if service.boot is not None else None
+    if found is None:
+        target = service.target
+        found = automatic(service.choice.rules, target.shape, target.quantization, service.gpus)
+    service.assume(found.assumption)
+    other = () if found.otherwise is None else (replace(settings, kv_dtype=found.otherwise),)
+    return replace(settings, kv_dtype=found.name), other
 
 
 def _draft(service: _Service, settings: Settings, model: Anatomy) -> Draft | None:
@@ -355,9 +371,10 @@ def _from_boot(service: _Service, boot: Boot, case: Case) -> budgets.Calibration
         return None
     if boot.fraction is None:
         return None
-    own = replace(case, settings=boot.settings, others=())
+    settings, _ = _with_kv_type(service, boot.settings)
+    own = replace(case, settings=settings, others=(), otherwise=())
     return budgets.from_boot(
-        boot.log, case.rules, boot.settings, boot.fraction, case.draft or _boot_draft(service, boot, case),
+        boot.log, case.rules, settings, boot.fraction, case.draft or _boot_draft(service, boot, case),
         own.pools, own.interval,
     )  # fmt: skip
 

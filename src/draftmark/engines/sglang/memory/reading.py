@@ -34,10 +34,14 @@ class Target:
         BadInputError: The architecture or a field is not known.
     """
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, beside: Config | None = None) -> None:
+        """From its config.json, and from ModelOpt's hf_quant_config.json where that lies beside it."""
         self.config = config
         self.text = _text(config)
-        self.shape = read_shape(config)
+        own = self.text.get("quantization_config") or config.get("quantization_config")
+        self.shape = read_shape(config, hf_quant_config=None if own else beside)
+        stored = own or beside
+        self.quantization: Config = stored if isinstance(stored, Mapping) else {}
         self._weights: dict[tuple[int, int, str], Tensors] = {}
         self._predicting: dict[int, Tensors | None] = {}
 

@@ -33,6 +33,8 @@ class Rules:
     strategy_checked: tuple[str, ...] = ()
     no_extra_buffer: tuple[str, ...] = ()
     radix_off: tuple[str, ...] = ()
+    fp8_kv_of_checkpoint: bool = False
+    modelopt_flat_kv: bool = False
     kv_dtypes: tuple[str, ...] = ()
 
 
