@@ -80,6 +80,7 @@ def beside(scene: FitScene, path: str) -> Mapping[str, Any] | None:
     if path.endswith(".json"):
         path = path.rpartition("/")[0]
     try:
-        return read_config(scene, f"{path.rstrip('/')}/hf_quant_config.json")
+        found = read_config(scene, f"{path.rstrip('/')}/hf_quant_config.json")
     except BadInputError:
         return None
+    return found if isinstance(found.get("quantization"), Mapping) else None
