@@ -139,3 +139,37 @@ def test_an_own_fraction_below_nothing() -> None:
     assert found.arms[0].fits is False
     assert "keeps back more than the card has" in found.arms[0].because[0]
     assert len(found.arms[0].because) == 1
+
+
+def test_a_draft_that_nobody_names() -> None:
+    """Of a model without layers to draft with SGLang loads the whole a second time; EAGLE-3 cannot run that."""
+    found = verdict("llama-3.1-8b", "--speculative-algorithm EAGLE3", depth=3)
+    assert (found.fits, "AttributeError" in found.because[0]) == (False, True)
+    twice = fitted("llama-3.1-8b", "--speculative-algorithm NEXTN --mem-fraction-static 0.4", "0.5.17", 3)
+    alone = fitted("llama-3.1-8b", "--mem-fraction-static 0.4", "0.5.17", 0)
+    weights = [float(each.arms[0].because[0].split(" less ")[1].split()[0]) for each in (twice, alone)]
+    assert weights[0] == pytest.approx(2 * weights[1], rel=0.02)
+    assert any("the whole model a second time" in each for each in twice.assumptions)
+    assert twice.arms[0].fits is True
+    over = verdict("llama-3.1-8b", "--speculative-algorithm NEXTN", depth=3)  # its pool is as large as the target's
+    assert (over.fits, over.binding) == (False, "graphs")
+
+
+def test_a_draft_class_of_its_own_without_its_layers() -> None:
+    found = fitted("qwen3-30b-a3b", "--speculative-algorithm NEXTN", "0.5.17", 3)
+    assert any("one layer like the target's is assumed" in each for each in found.assumptions)
+    arm = found.arms[0]
+    assert arm.low.kv_tokens is not None
+    assert arm.high.kv_tokens is not None
+    assert arm.high.kv_tokens > 1.001 * arm.low.kv_tokens
+
+
+@pytest.mark.parametrize("version", ["0.5.9", "0.5.24", "0.6.0", "0.4.1"])
+def test_versions_outside_of_those_read_have_wide_bounds(version: str) -> None:
+    outside, read = verdict("llama-3.1-8b", "", version), verdict("llama-3.1-8b", "", "0.5.23")
+    assert outside.low.kv_tokens is not None
+    assert outside.figures.kv_tokens is not None
+    assert read.low.kv_tokens is not None
+    assert read.figures.kv_tokens is not None
+    assert outside.low.kv_tokens < 0.95 * outside.figures.kv_tokens
+    assert read.low.kv_tokens > 0.98 * read.figures.kv_tokens

@@ -18,7 +18,7 @@ from draftmark.engines.sglang.memory.fit import Case, judge
 from draftmark.engines.sglang.memory.fraction import Defaults, defaults
 from draftmark.engines.sglang.memory.kv_type import automatic, of_log
 from draftmark.engines.sglang.memory.refused import Refused, check_choices, refused
-from draftmark.engines.sglang.memory.rules import Choice, choose
+from draftmark.engines.sglang.memory.rules import Choice, choose, has_draft_class
 from draftmark.engines.sglang.memory.same_model import another_model
 from draftmark.engines.sglang.memory.settings import (
     SPECULATIVE_RUNNING,
@@ -273,7 +273,8 @@ def _case(service: _Service, values: Mapping[str, object], settings: Settings, *
     budget = _budget(service, case)
     if boot is not None and budget.fraction is not None:  # what was in force in that start, too, is in its figures
         strange = [each for each in strange if each not in not_modelled(boot.values, service.scene.environment)]
-    return replace(case, budget=budget, extra_spread=SPREAD * budget.pre * len(strange))
+    unsure = len(strange) + (service.choice.outside and budget.fraction is None)
+    return replace(case, budget=budget, extra_spread=SPREAD * budget.pre * unsure)
 
 
 def _otherwise(service: _Service, settings: Settings) -> tuple[Settings, ...]:
@@ -307,18 +308,29 @@ def _draft(service: _Service, settings: Settings, model: Anatomy) -> Draft | Non
     path = settings.draft_path
     if path is None or path in (settings.model_path, service.scene.model_dir):
         own = reading.own_draft(service.target, settings)
-        if own is None:
-            service.assume(
-                f"{settings.algorithm} without a draft path, and the config names no layers to draft with: none "
-                "is counted"
-            )
-        return own
+        return own if own is not None else _unnamed_draft(service, settings, model)
     try:
         return reading.other_draft(read_config(service.scene, path), settings)
     except BadInputError as error:
         if settings.algorithm == "STANDALONE":
             raise
         service.assume(f"the draft's config cannot be used ({error.what}): one layer like the target's is assumed")
+    return _one_layer(model)
+
+
+def _unnamed_draft(service: _Service, settings: Settings, model: Anatomy) -> Draft:
+    """What SGLang makes of a target without layers to draft with, where no draft is named."""
+    told = f"{settings.algorithm} without a draft path, and the config names no layers to draft with: "
+    if has_draft_class(model.architecture):
+        service.assume(f"{told}one layer like the target's is assumed")
+        return _one_layer(model)
+    service.assume(f"{told}SGLang loads the whole model a second time, as its own draft")
+    whole = reading.other_draft(service.target.config, settings)
+    return replace(whole, weights=model.weights if model.weights.bytes else whole.weights)
+
+
+def _one_layer(model: Anatomy) -> Draft:
+    """A draft of which nothing is known."""
     layer = model.weights.bytes // max(1, model.layers)
     return Draft(
         weights=Tensors(bytes=2 * layer, spread=1.0), nextn=1, layers=1, architecture="", wrapped=False, cell=None

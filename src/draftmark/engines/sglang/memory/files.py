@@ -10,14 +10,14 @@ from draftmark.errors import BadInputError, UsageError
 from draftmark.ports import FitScene
 
 
-def read_config(scene: FitScene, path: str) -> Mapping[str, Any]:
-    """A model's `config.json`: in its directory, or in the Hugging Face cache of the service's user.
+def read_config(scene: FitScene, path: str, name: str = "config.json") -> Mapping[str, Any]:
+    """A model's `config.json`, or another of its files: in its directory, or in the user's Hugging Face cache.
 
     Raises:
         BadInputError: It cannot be found, or is no JSON object.
     """
     tried = []
-    for place in _places(scene, path):
+    for place in _places(scene, path, name):
         try:
             data = scene.read(place)
         except OSError as error:
@@ -33,7 +33,7 @@ def read_config(scene: FitScene, path: str) -> Mapping[str, Any]:
             return found
         raise BadInputError(f"{place} holds no JSON object", next_step="check the file")
     raise BadInputError(
-        f"no config.json of {path[:200]}",
+        f"no {name} of {path[:200]}",
         evidence=tuple(tried),
         next_step="give the directory that holds config.json: draftmark fit DIR",
     )
@@ -57,10 +57,10 @@ def overridden(config: Mapping[str, Any], values: Mapping[str, object]) -> Mappi
     return {**config, **changes}
 
 
-def _places(scene: FitScene, path: str) -> list[str]:
+def _places(scene: FitScene, path: str, name: str) -> list[str]:
     if path.endswith(".json"):
         return [path]
-    places = [f"{path.rstrip('/')}/config.json"]
+    places = [f"{path.rstrip('/')}/{name}"]
     if path.count("/") == 1 and not path.startswith(("/", ".", "~")):
         cache = scene.environment.get("HF_HUB_CACHE") or (
             (scene.environment.get("HF_HOME") or scene.environment.get("HOME", "/root") + "/.cache/huggingface")
@@ -69,9 +69,9 @@ def _places(scene: FitScene, path: str) -> list[str]:
         folder = f"{cache}/models--{path.replace('/', '--')}"
         try:
             revision = scene.read(f"{folder}/refs/main").decode("ascii", "replace").strip()[:64]
-            places.append(f"{folder}/snapshots/{revision}/config.json")
+            places.append(f"{folder}/snapshots/{revision}/{name}")
         except OSError:
-            places.append(f"{folder}/snapshots/…/config.json")
+            places.append(f"{folder}/snapshots/…/{name}")
     return places
 
 
@@ -80,7 +80,7 @@ def beside(scene: FitScene, path: str) -> Mapping[str, Any] | None:
     if path.endswith(".json"):
         path = path.rpartition("/")[0]
     try:
-        found = read_config(scene, f"{path.rstrip('/')}/hf_quant_config.json")
+        found = read_config(scene, path, "hf_quant_config.json")
     except BadInputError:
         return None
     return found if isinstance(found.get("quantization"), Mapping) else None

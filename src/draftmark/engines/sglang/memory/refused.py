@@ -186,4 +186,21 @@ def _late(rules: Rules, settings: Settings, shape: ModelShape) -> Refused | None
     return None
 
 
-_CHECKS: tuple[Callable[[Rules, Settings, ModelShape], Refused | None], ...] = (_ranks, _heads, _blocks, _strategy)
+def _eagle3(_rules: Rules, settings: Settings, shape: ModelShape) -> Refused | None:
+    """Only EAGLE-3 drafts have the table of tokens that is looked for (10:…eagle_worker.py:172, 23:…_v2.py:366)."""
+    if settings.algorithm != "EAGLE3" or settings.draft_path not in (None, settings.model_path):
+        return None
+    return Refused(
+        f"EAGLE3 without a draft path: SGLang loads {shape.architecture} itself as the draft, which is no EAGLE-3 "
+        "model, and ends with an AttributeError",
+        "--speculative-draft-model-path with an EAGLE-3 model",
+    )
+
+
+_CHECKS: tuple[Callable[[Rules, Settings, ModelShape], Refused | None], ...] = (
+    _ranks,
+    _heads,
+    _blocks,
+    _strategy,
+    _eagle3,
+)

@@ -46,11 +46,13 @@ class Choice:
         rules: The best guess.
         others: Rules that could hold as well: the figures under them bound the estimate.
         assumption: What was assumed, in words; None for a release that was read.
+        outside: It is older or newer than all that were read: what changed since is in no rules.
     """
 
     rules: Rules
     others: tuple[Rules, ...] = ()
     assumption: str | None = None
+    outside: bool = False
 
 
 def choose(version: str | None) -> Choice:
@@ -74,7 +76,8 @@ def choose(version: str | None) -> Choice:
     if not older:
         return Choice(
             rules=known[0],
-            others=(known[1],),
+            others=known[1:],
+            outside=True,
             assumption=f"SGLang {version} is older than what was read: that of {known[0].version} is assumed",
         )
     rules = older[-1]
@@ -89,7 +92,8 @@ def choose(version: str | None) -> Choice:
         )
     return Choice(
         rules=rules,
-        others=known[-3:-1],
+        others=known[:-1],
+        outside=True,
         assumption=f"SGLang {version} is newer than what was read: the accounting of {rules.version} is assumed",
     )
 
@@ -104,6 +108,11 @@ def releases() -> tuple[Rules, ...]:
 def drafts_from_target(architecture: str) -> bool:
     """Whether a draft path that is not given becomes the target's own."""
     return architecture in _table()["draft_in_target"]["architectures"]
+
+
+def has_draft_class(architecture: str) -> bool:
+    """Whether the target's own files become a class that only drafts, one layer of them, when no path is given."""
+    return architecture in _table()["draft_class"]["architectures"]
 
 
 def has_window_pool(architecture: str) -> bool:
