@@ -45,7 +45,8 @@ class FitArm:
         figures: The best estimate.
         low: The least that it could have.
         high: The most that it could have.
-        binding: What ends first: `kv-tokens`, `state-slots`, `requested-maximum`, `weights`, `graphs`; None when it
+        binding: What ends first: `kv-tokens`, `state-slots`, `requested-maximum`, `default-maximum` (nobody
+            asked: the engine's own), `weights`, `graphs`; None when it
             cannot be told.
         because: The arithmetic, a line each, for people.
         to_get_more: What to change, in the engine's own flags.

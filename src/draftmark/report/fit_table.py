@@ -17,6 +17,7 @@ _ENDS = {
     "kv-tokens": "KV tokens",
     "state-slots": "state slots",
     "requested-maximum": "the maximum asked for",
+    "default-maximum": "the engine's own limit",
     "weights": "weights",
     "graphs": "CUDA graphs",
 }

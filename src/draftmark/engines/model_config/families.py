@@ -177,5 +177,6 @@ def _unknown(name: str) -> UnknownArchitectureError:
     return UnknownArchitectureError(
         f"The architecture {name} is not known: its layers and weights cannot be told from config.json",
         evidence=(f"known: {', '.join(known)}",),
-        next_step="give a boot log of the server with this model: it says what config.json cannot",
+        next_step="if it is built like one of these, put that one first in `architectures` of a copy of its config.json; "
+        "else only a start tells",
     )

@@ -81,7 +81,7 @@ def _refuse_unmodelled(found: Found) -> None:
             f"config.json of {found.architecture} has {name}, which models built like {found.family.name} have not:"
             " its weights cannot be told",
             evidence=(f"{name}: {str(found.text.get(name))[:80]}",),
-            next_step="give a boot log of the server with this model: it says what config.json cannot",
+            next_step="start it once: its log has the tokens and the requests at once that it comes to",
         )
 
 

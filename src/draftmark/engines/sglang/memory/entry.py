@@ -29,6 +29,7 @@ from draftmark.engines.sglang.memory.settings import (
 )
 from draftmark.engines.sglang.memory.slack import graphs_wanted
 from draftmark.engines.sglang.memory.unmodelled import SPREAD, not_modelled, refuse_model
+from draftmark.engines.model_config import UnknownArchitectureError
 from draftmark.engines.sglang.versions import rules_for
 from draftmark.errors import BadInputError, UsageError
 from draftmark.model import Arm, Fit, FitArm, Gpu
@@ -102,10 +103,11 @@ def fit(command: Sequence[str], arms: Sequence[Arm], scene: FitScene, with_arm: 
             )
         command = _command_of(boot, scene.model_dir, assumptions)
     path = scene.model_dir or _model_path(values_of(command, told))
-    config = overridden(read_config(scene, path), values_of(command, told))
+    stored = read_config(scene, path)
+    config = overridden(stored, values_of(command, told))
     refuse_model(config)
-    target = reading.Target(config, beside(scene, path))
-    other = None if boot is None else _another(boot, target, scene, values_of(command, told))
+    target = _target(config, scene, path, log)
+    other = None if boot is None else _another(boot, target, scene, values_of(command, told), stored)
     if other is not None and not boot_flags:
         assumptions[f"{other}: nothing is taken from it"] = None
         boot = None
@@ -146,12 +148,34 @@ def _command_of(boot: Boot, model_dir: str | None, assumptions: dict[str, None])
     return command_of(boot.values, model_dir)
 
 
-def _another(boot: Boot, target: reading.Target, scene: FitScene, values: Mapping[str, object]) -> str | None:
+def _target(config: Mapping[str, object], scene: FitScene, path: str, log: BootLog | None) -> reading.Target:
+    """The model, by its files.
+
+    Raises:
+        UnknownArchitectureError: It is of none of the kinds that are known; what a log has of it is shown.
+    """
+    try:
+        return reading.Target(config, beside(scene, path))
+    except UnknownArchitectureError as error:
+        if log is None or log.summary is None:
+            raise
+        had = log.summary
+        own = f"{had.max_total_num_tokens:,} tokens, {had.max_running_requests} requests at once"
+        raise UnknownArchitectureError(
+            error.what, evidence=(*error.evidence, f"the start in the log had {own}"), next_step=error.next_step
+        ) from None
+
+
+def _another(
+    boot: Boot, target: reading.Target, scene: FitScene, values: Mapping[str, object], stored: Mapping[str, object]
+) -> str | None:
     """Why a log is not of this model: by its path, or by what it loaded where the path says nothing."""
     if scene.model_dir is None and boot.values.get("model_path") == values.get("model_path"):
         return None
     anatomy = reading.anatomy_of(target, boot.settings, weighed=False)
-    return another_model(boot.log, boot.settings, boot.values, anatomy)
+    classes = stored.get("architectures")
+    own = [str(each) for each in classes if isinstance(each, str)] if isinstance(classes, list) else []
+    return another_model(boot.log, boot.settings, boot.values, anatomy, (anatomy.architecture, *own))
 
 
 def _choice(version: str | None, log: BootLog | None) -> tuple[str | None, Choice]:

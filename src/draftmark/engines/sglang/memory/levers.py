@@ -31,7 +31,7 @@ def levers(case: Case, pools: Pools, slack: Slack) -> Iterator[str]:
     if pools.limit == "state-slots":
         yield from _more_slots(case, pools)
         yield from _less_state(case, pools)
-    elif pools.limit == "requested-maximum" and case.settings.running is None and case.settings.algorithm:
+    elif pools.limit == "default-maximum" and case.settings.algorithm:
         more = _asking(case, 2 * pools.running)
         if more.starts and more.running > pools.running:
             asked = 2 * pools.running * case.settings.shards

@@ -22,7 +22,7 @@ class Pools:
         tokens: `max_total_num_tokens`; 0 or below: it does not start.
         running: `max_running_requests` of one worker.
         slots: `max_mamba_cache_size`; None without recurrent state.
-        limit: What holds `running` down: `kv-tokens`, `state-slots`, `requested-maximum`.
+        limit: What holds `running` down: `kv-tokens`, `state-slots`, `requested-maximum`, `default-maximum`.
         state_taken: Bytes of the budget that went to state.
         left: Bytes of the budget that were left for KV.
     """
@@ -68,9 +68,11 @@ def _running(rules: Rules, settings: Settings, tokens: int, context: int) -> tup
     estimate = max(min(int(tokens / max(1, context) * 512), 4096), 2048)
     requested = settings.requested()
     if requested is None:
-        return (estimate, "requested-maximum") if estimate <= tokens // 2 else (tokens // 2, "kv-tokens")
+        return (estimate, "default-maximum") if estimate <= tokens // 2 else (tokens // 2, "kv-tokens")
     bound = tokens // 2 if rules.running_clamp else estimate
-    return (requested, "requested-maximum") if requested <= bound else (bound, "kv-tokens")
+    if requested > bound:
+        return bound, "kv-tokens"
+    return requested, "default-maximum" if settings.running is None else "requested-maximum"
 
 
 def budget_for(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from draftmark.engines.sglang.memory.anatomy import ITEM_BYTES, Anatomy
@@ -33,7 +33,7 @@ _ELSEWHERE = (
 
 
 def another_model(
-    log: BootLog, settings: Settings, values: Mapping[str, object], model: Anatomy
+    log: BootLog, settings: Settings, values: Mapping[str, object], model: Anatomy, classes: Sequence[str]
 ) -> str | None:
     """Why the log must be of another model, in words; None where it may well be of this one.
 
@@ -41,13 +41,14 @@ def another_model(
         log: Of the start.
         settings: With which it was started.
         values: Its arguments by name.
+        classes: Architectures by which its files name it.
         model: That is asked about, under these settings; its weights have 0 bytes if they are not known.
     """
     weights, architecture = model.weights, model.architecture
     loaded = target_line(log)
     if loaded is None:  # that line was lost
         return _other_pool(log, settings, model)
-    if not is_of(loaded.type, architecture):
+    if not any(is_of(loaded.type, each) for each in classes):
         return (
             f"the log is of another model: it loaded {loaded.mem_gib:.2f} GiB of weights ({loaded.type}), and the "
             f"config is of a {architecture}"

@@ -76,9 +76,7 @@ def slots_a_request(rules: Rules, settings: Settings, architecture: str, environ
     """
     if not settings.radix:
         return 1
-    strategy = settings.strategy
-    if strategy == "auto":
-        strategy = _auto(rules, settings, architecture)
+    strategy = strategy_of(rules, settings, architecture)
     skip = rules.state == "padded" and environment.get("SGLANG_OPT_MAMBA_SKIP_DECODE_LOCK", "0").lower() in (
         "1",
         "true",
@@ -87,6 +85,11 @@ def slots_a_request(rules: Rules, settings: Settings, architecture: str, environ
         return _RESIDENT
     resident = _RESIDENT - 1 if skip else _RESIDENT
     return resident + (2 if settings.overlap and strategy == "extra_buffer" else 1)
+
+
+def strategy_of(rules: Rules, settings: Settings, architecture: str) -> str:
+    """How the radix cache keeps state: as asked for, or what `auto` becomes."""
+    return settings.strategy if settings.strategy != "auto" else _auto(rules, settings, architecture)
 
 
 def _auto(rules: Rules, settings: Settings, architecture: str) -> str:

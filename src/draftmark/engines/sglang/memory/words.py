@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from draftmark.engines.sglang.memory.pools import Pools
 from draftmark.engines.sglang.memory.slack import Slack
+from draftmark.engines.sglang.memory.state import strategy_of
 
 if TYPE_CHECKING:
     from draftmark.engines.sglang.memory.fit import Case
@@ -17,6 +18,16 @@ GIB = float(1 << 30)
 def gib(amount: float) -> str:
     """`21.16 GiB`."""
     return f"{amount / GIB:.2f} GiB"
+
+
+def _kept(case: Case) -> str:
+    """Why a request holds as many slots as it does."""
+    settings = case.settings
+    if not settings.radix:
+        return "no radix cache"
+    strategy = strategy_of(case.rules, settings, case.model.architecture)
+    chosen = "as asked for" if settings.strategy != "auto" else f"the choice of SGLang {case.rules.version}"
+    return f"radix cache with {strategy}, {chosen}"
 
 
 def arithmetic(case: Case, budget: float, pools: Pools, slack: Slack) -> Iterator[str]:
@@ -38,7 +49,8 @@ def arithmetic(case: Case, budget: float, pools: Pools, slack: Slack) -> Iterato
         slots = f"{pools.slots} slots" if (pools.slots or 0) > 0 else "not one slot"
         taken = f" {gib(pools.state_taken)}" if (pools.slots or 0) > 0 else ""
         yield (
-            f"recurrent state{taken}: {slots} of {cost.slot / (1 << 20):.2f} MiB, {cost.per_request} a request{verify}"
+            f"recurrent state{taken}: {slots} of {cost.slot / (1 << 20):.2f} MiB, {cost.per_request} a request "
+            f"({_kept(case)}){verify}"
         )
     if cell.fixed:
         yield f"pool of sliding windows {gib(cell.fixed)}, by the requests at once"
