@@ -155,3 +155,14 @@ def test_a_log_on_stdin_and_a_log_of_hours(
         assert found["calibrated_from"] == ("stdin" if log == "-" else log)
         arms.append([arm["kv_tokens"] for arm in found["arms"]])
     assert arms == [[647_094, 338_982]] * 2
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be"])
+@captured
+def test_what_powershell_redirects(tmp_path: Path, encoding: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """UTF-16 with its mark, in blocks that may end between two bytes of a letter."""
+    mark = b"\xfe\xff" if encoding == "utf-16-be" else b""
+    path = tmp_path / "boot.log"
+    path.write_bytes(mark + CAPTURE.decode("utf-8", "replace").replace("\n", "\r\n").encode(encoding))
+    assert main(["fit", str(SHARED / "model"), "--log", str(path), "--depth", "3", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["arms"][0]["kv_tokens"] == 338_982

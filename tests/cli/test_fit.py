@@ -136,7 +136,6 @@ def test_people_get_a_table_and_what_to_change(draftmark: Run, tmp_path: Path) -
         ({"architectures": ["NobodyKnowsForCausalLM"], "model_type": "nobody"}, (), "NobodyKnows"),
         ({k: v for k, v in LLAMA.items() if k != "num_hidden_layers"}, (), "num_hidden_layers"),
         ({**LLAMA, "architectures": ["DeepseekV4ForCausalLM"]}, (), "DeepseekV4"),
-        (LLAMA, ("--engine", "vllm==0.9"), "only SGLang"),
         (LLAMA, ("--flags", "--mem-fraction-static much"), "not a number"),
         (LLAMA, ("--gpu", "h9000"), "neither a known card nor a size"),
         (LLAMA, ("--depth", "3"), "no speculative algorithm"),
@@ -244,3 +243,91 @@ def test_no_config_is_too_strange(draftmark: Run, tmp_path: Path, seed: int) -> 
     )
     assert done.status in (0, 2)
     assert "draftmark itself failed" not in done.err
+
+
+def test_a_command_line_longer_than_any_name(draftmark: Run, tmp_path: Path) -> None:
+    """Told from a directory's name without asking the file system for one of 300 letters."""
+    path = model(tmp_path, LLAMA)
+    command = f"cmd:python3 -m sglang.launch_server --served-model-name {'x' * 300} --model-path {path}"
+    found = told(draftmark("fit", command, "--gpu", "h200", "--depth", "off", "--json"))
+    assert found["arms"][0]["fits"] is True
+
+
+def test_without_a_method_off_is_told_unless_depths_are_named(draftmark: Run, tmp_path: Path) -> None:
+    asked = ("fit", str(model(tmp_path, LLAMA)), "--gpu", "h200", "--engine", "sglang==0.5.17", "--json")
+    found = told(draftmark(*asked))
+    assert [arm["arm"] for arm in found["arms"]] == ["off"]
+    assert any("only `off` is told" in each and "--method" in each for each in found["assumptions"])
+    assert draftmark(*asked, "--depth", "0..4").status == 2
+    assert len(told(draftmark(*asked, "--method", "NGRAM"))["arms"]) == 9
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        (("embedded:",), 30),
+        (("MODEL", "--engine", "vllm"), 30),
+        (("cmd:vllm serve model",), 2),
+        (("url:http://127.0.0.1:1",), 2),
+    ],
+)
+def test_other_engines(draftmark: Run, tmp_path: Path, words: tuple[str, ...], status: int) -> None:
+    path = str(model(tmp_path, LLAMA))
+    done = draftmark("fit", *(path if word == "MODEL" else word for word in words), "--gpu", "h200")
+    assert (done.status, done.out) == (status, "")
+    assert "next:" in done.err
+
+
+def test_plan_takes_a_card_as_fit_does(draftmark: Run, tmp_path: Path) -> None:
+    """On a computer without a driver; without a card it says what to give."""
+    path = model(tmp_path, LLAMA)
+    command = (
+        f"cmd:python3 -m sglang.launch_server --model-path {path} --mem-fraction-static 0.8 "
+        "--speculative-algorithm NGRAM --speculative-num-draft-tokens 4"
+    )
+    env = {"PATH": "/usr/bin:/bin"}
+    named = draftmark("plan", command, "--depth", "off,4", "--gpu", "h100", "--json", env=env)
+    assert named.status == 0, named.err
+    arms = {arm["arm"]: arm["fit"] for arm in json.loads(named.out)["arms"]}
+    fitted = told(draftmark("fit", command, "--depth", "off,4", "--gpu", "h100", "--json", env=env))
+    assert [arms[each["arm"]]["kv_tokens"] for each in fitted["arms"]] == [
+        each["kv_tokens"] for each in fitted["arms"]
+    ]
+    bare = draftmark("plan", command, "--depth", "off,4", "--json", env=env)
+    assert any("not predicted" in each and "--gpu h200" in each for each in json.loads(bare.out)["notes"])
+
+
+def test_whose_limit_it_is(draftmark: Run, tmp_path: Path) -> None:
+    path = str(model(tmp_path, LLAMA))
+    asked = ("fit", path, "--gpu", "h200", "--engine", "sglang==0.5.17", "--method", "NGRAM", "--depth", "off,4", "--json")
+    own = told(draftmark(*asked))["arms"]
+    assert [(arm["binding"], arm["max_running_requests"]) for arm in own] == [
+        ("default-maximum", own[0]["max_running_requests"]), ("default-maximum", 48),
+    ]  # fmt: skip
+    given = told(draftmark(*asked, "--flags", "--max-running-requests 24"))["arms"]
+    assert [(arm["binding"], arm["max_running_requests"]) for arm in given] == [("requested-maximum", 24)] * 2
+
+
+def test_why_a_request_holds_so_many_slots(draftmark: Run, tmp_path: Path) -> None:
+    path = str(model(tmp_path, NEXT))
+    asked = ("fit", path, "--gpu", "h200", "--tp", "2", "--depth", "off", "--json")
+    for version, flags, words in (
+        ("0.5.14", "", "5 a request (radix cache with extra_buffer, the choice of SGLang 0.5.14)"),
+        ("0.5.12", "", "3 a request (radix cache with no_buffer, the choice of SGLang 0.5.12)"),
+        ("0.5.17", "--disable-radix-cache", "1 a request (no radix cache)"),
+        ("0.5.17", "--mamba-radix-cache-strategy extra_buffer_lazy", "4 a request (radix cache with extra_buffer_lazy, as"),
+    ):
+        found = told(draftmark(*asked, "--engine-version", version, "--flags", f"--mem-fraction-static 0.8 {flags}"))
+        assert any(words in line for line in found["arms"][0]["because"]), version
+
+
+def test_a_card_in_slices_is_not_taken_for_a_whole_one(draftmark: Run, tmp_path: Path) -> None:
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    driver = tools / "nvidia-smi"
+    path = str(model(tmp_path, LLAMA))
+    for said, status in (("NVIDIA H200, 143771, Enabled", 2), ("NVIDIA H200, 143771, Disabled", 0), ("NVIDIA H200, 143771, [N/A]", 0)):
+        driver.write_text(f"#!/bin/sh\necho '{said}'\n")
+        driver.chmod(0o755)
+        done = draftmark("fit", path, "--depth", "off", env={"PATH": f"{tools}:/usr/bin:/bin"})
+        assert done.status == status, said

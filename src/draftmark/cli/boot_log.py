@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 _BLOCK = 1 << 20
 _UNIT_S = 30.0
 _UNIT_BYTES = 64 << 20
+_WIDE = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _PACKED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd", b"PK\x03\x04")
 
 
@@ -70,6 +72,9 @@ def boot_log_of(path: Path) -> BootLog:
 
 def _blocks(file: BinaryIO, shown: str, remarks: list[str]) -> Iterator[bytes]:
     head = file.read(512)
+    if head.startswith(_WIDE):
+        yield from _narrowed(head, file)
+        return
     if not head.startswith(_PACKED):
         yield head
         while block := file.read(_BLOCK):
@@ -98,6 +103,16 @@ def _blocks(file: BinaryIO, shown: str, remarks: list[str]) -> Iterator[bytes]:
         yield block
     if content.note:
         remarks.append(f"the log is {content.note}")
+
+
+def _narrowed(head: bytes, file: BinaryIO) -> Iterator[bytes]:
+    """UTF-16, as PowerShell writes what it redirects, in UTF-8."""
+    decoder = codecs.getincrementaldecoder("utf-16")("replace")
+    block = head
+    while block:
+        yield decoder.decode(block).encode("utf-8", "replace")
+        block = file.read(_BLOCK)
+    yield decoder.decode(b"", final=True).encode("utf-8", "replace")
 
 
 class _Ahead:

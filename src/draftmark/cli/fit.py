@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import argparse
 import shlex
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from draftmark.cli import hosts, options
 from draftmark.cli.boot_log import BootLog, boot_log_of
 from draftmark.cli.fitting import CONFIG_BYTES, NOT_SEEN, scene_of, told_by_log
-from draftmark.cli.gpus import gpus_of
+from draftmark.cli.gpus import add_argument as add_gpu
+from draftmark.cli.gpus import gpus_of, named
 from draftmark.cli.output import print_json, result_console
 from draftmark.engines.sglang.engine import SGLang
-from draftmark.engines.sglang.memory.cards import gpu_of
-from draftmark.errors import RefusedError, UsageError
-from draftmark.model import Arm, Gpu
+from draftmark.errors import BadInputError, RefusedError, UsageError
+from draftmark.model import Arm, Fit, Gpu
 from draftmark.ports import Engine, FitScene
 from draftmark.service.local import LocalHost
 from draftmark.tune.fitting import fit_document
@@ -60,12 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="log of a start of this service, packed or not, - for stdin: calibrates (default: a unit's journal)",
     )
-    parser.add_argument(
-        "--gpu",
-        "--gpu-memory",
-        metavar="CARD",
-        help="h200, 80GiB, 143771MiB: one card of the service (default: what nvidia-smi says on its host)",
-    )
+    add_gpu(parser)
     parser.add_argument("--engine", metavar="NAME[==VERSION]", help="sglang==0.5.17 (default: as the service says)")
     parser.add_argument("--engine-version", metavar="VERSION", help="the version alone, such as 0.5.17")
     parser.add_argument("--method", metavar="NAME", help="speculation method, when the command line names none")
@@ -76,28 +72,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Tell what fits."""
     version = _version(args)
-    subject = _model(args) if Path(args.service).expanduser().exists() else _service(args)
+    subject = _model(args) if _is_path(args.service) else _service(args)
     if args.flags:
         subject.engine.check(subject.command)
-    arms = _arms(args.depth or _DEPTHS, subject)
     gpus = _gpus(args, subject.scene)
-    scene = replace(subject.scene, gpus=lambda: gpus, version=version or subject.scene.version)
     log = None if args.log is None else boot_log_of(args.log)
-    if log is not None:
-        scene = replace(scene, log=log.lines(), log_name=log.name)
-    found = subject.engine.fit(subject.command, arms, scene)
+
+    def scene() -> FitScene:
+        known = replace(subject.scene, gpus=lambda: gpus, version=version or subject.scene.version)
+        return known if log is None else replace(known, log=log.lines(), log_name=log.name)
+
+    found, without = _found(subject, args.depth, scene)
     if found is None:
-        raise RefusedError(
-            f"the memory that {subject.engine.name} will take is not known beforehand",
-            next_step="draftmark fit knows SGLang; start the service to see",
-        )
+        raise _not_known(subject.engine.name)
     document = {
         "schema": "draftmark.fit/1",
         "service": subject.shown,
         "gpus": [{"name": gpu.name, "total_mib": gpu.total_mib} for gpu in gpus],
         **fit_document(found),
     }
-    document["assumptions"][:0] = _remarks(subject, log)
+    document["assumptions"][:0] = (*_remarks(subject, log), *without)
     if args.json:
         print_json(document)
     else:
@@ -105,6 +99,38 @@ def run(args: argparse.Namespace) -> int:
 
         print_fit(document, result_console())
     return 0
+
+
+def _is_path(text: str) -> bool:
+    """Whether a model's directory, or its config.json, is meant, and no service."""
+    try:
+        return Path(text).expanduser().exists()
+    except (OSError, RuntimeError):  # longer than any name, or a home that there is none of
+        return False
+
+
+def _not_known(engine: str) -> RefusedError:
+    return RefusedError(
+        f"the memory that {engine} will take is not known beforehand",
+        next_step="draftmark fit knows SGLang; start the service to see",
+    )
+
+
+def _found(
+    subject: _Subject, depths: str | None, scene: Callable[[], FitScene]
+) -> tuple[Fit | None, tuple[str, ...]]:
+    """The verdict; where nobody named depths and nothing drafts, that of `off` alone, and why."""
+    arms = _arms(depths or _DEPTHS, subject)
+    try:
+        return subject.engine.fit(subject.command, arms, scene()), ()
+    except UsageError as error:
+        if depths is not None or isinstance(error, BadInputError):
+            raise
+        try:
+            alone = subject.engine.fit(subject.command, (Arm(0),), scene())
+        except UsageError:
+            raise error from None
+        return alone, (f"only `off` is told: {error.what}; {error.next_step}",)
 
 
 def _arms(text: str, subject: _Subject) -> tuple[Arm, ...]:
@@ -120,17 +146,13 @@ def _remarks(subject: _Subject, log: BootLog | None) -> tuple[str, ...]:
 
 def _gpus(args: argparse.Namespace, scene: FitScene) -> tuple[Gpu, ...]:
     """The card that the user names; with a log file none is needed; else those of the service's host."""
-    if args.gpu is not None:
-        return (gpu_of(args.gpu),)
-    return () if args.log is not None else scene.gpus()
+    return named(args) or (() if args.log is not None else scene.gpus())
 
 
 def _version(args: argparse.Namespace) -> str | None:
     name, _, version = (args.engine or "sglang").partition("==")
     if name != "sglang":
-        raise UsageError(
-            f"--engine {name[:40]}: only SGLang's memory is known", next_step="--engine sglang==0.5.17"
-        )
+        raise _not_known(name[:40])
     if version and args.engine_version and version != args.engine_version:
         raise UsageError("--engine and --engine-version name two versions", next_step="leave one of them out")
     return args.engine_version or version or None
@@ -163,6 +185,8 @@ def _service(args: argparse.Namespace) -> _Subject:
     """A service with a command line."""
     from draftmark.cli import compose
 
+    if args.service.startswith("embedded:"):
+        raise _not_known("llama.cpp")
     target = compose.target(args)
     return _Subject(
         shown=target.shown,

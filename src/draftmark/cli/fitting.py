@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from draftmark.cli.gpus import gpus_of
 from draftmark.errors import DraftmarkError
-from draftmark.model import Arm, Fit
+from draftmark.model import Arm, Fit, Gpu
 from draftmark.ports import FitScene, Host
 from draftmark.service.local import LocalHost
 
@@ -30,8 +30,13 @@ def host_of(target: Target) -> tuple[Host, dict[str, str]]:
     return LocalHost(), dict(getattr(target, "env", {}))
 
 
-def scene_of(target: Target, *, with_log: bool = True) -> FitScene:
+def scene_of(target: Target, *, with_log: bool = True, gpus: tuple[Gpu, ...] = ()) -> FitScene:
     """A service as its engine may look at it: a live one with the log of how it started, where that can be seen.
+
+    Args:
+        target: The service.
+        with_log: Whether to look for that log.
+        gpus: Its cards, as the user says; else its host's driver is asked.
 
     Raises:
         HostError: Its host cannot be reached any more.
@@ -40,7 +45,7 @@ def scene_of(target: Target, *, with_log: bool = True) -> FitScene:
     log = _own_log(target) if with_log else None
     return FitScene(
         read=lambda path: host.read(path, CONFIG_BYTES),
-        gpus=lambda: gpus_of(host),
+        gpus=lambda: gpus or gpus_of(host),
         log=None if log is None else log.lines(),
         log_name=None if log is None else log.name,
         version=target.version,
@@ -63,15 +68,17 @@ def _own_log(target: Target) -> BootLog | None:
     return boot_log_of_unit(target.first)
 
 
-def predicted(target: Target, arms: tuple[Arm, ...], notes: list[str]) -> Fit | None:
+def predicted(
+    target: Target, arms: tuple[Arm, ...], notes: list[str], gpus: tuple[Gpu, ...] = ()
+) -> Fit | None:
     """What each arm leaves of the memory; None where nobody can tell, with a note where that has a reason.
 
     A run does not depend on it: an arm whose verdict is missing is started.
     """
-    found, problem = _tried(target, arms, with_log=True)
+    found, problem = _tried(target, arms, gpus, with_log=True)
     if problem is not None and told_by_log(target):  # the log may be what is wrong
         notes.append(f"how it started tells no memory: {problem}")
-        found, problem = _tried(target, arms, with_log=False)
+        found, problem = _tried(target, arms, gpus, with_log=False)
     if problem is not None:
         notes.append(f"what fits was not predicted: {problem}")
     if found is None:
@@ -80,8 +87,10 @@ def predicted(target: Target, arms: tuple[Arm, ...], notes: list[str]) -> Fit | 
         notes.append(f"what fits is calibrated from: {found.calibrated_from}")
     elif told_by_log(target):
         notes.append(NOT_SEEN)
-    if found.arms and found.arms[0].fits is False:
-        notes.append("by the memory arithmetic the service would not start as it is: the prediction is off")
+    own = found.arms[0] if found.arms else None
+    if own is not None and own.fits is False:
+        why = "the prediction is off" if target.may_run else "; ".join(own.because[:1]) or "memory ends first"
+        notes.append(f"by the memory arithmetic the service would not start as it is: {why}")
     return found
 
 
@@ -100,8 +109,11 @@ def predicted_from(target: Target, arms: tuple[Arm, ...], path: Path) -> Fit | N
         return None
 
 
-def _tried(target: Target, arms: tuple[Arm, ...], *, with_log: bool) -> tuple[Fit | None, str | None]:
+def _tried(
+    target: Target, arms: tuple[Arm, ...], gpus: tuple[Gpu, ...], *, with_log: bool
+) -> tuple[Fit | None, str | None]:
     try:
-        return target.engine.fit(target.command, arms, scene_of(target, with_log=with_log)), None
+        return target.engine.fit(target.command, arms, scene_of(target, with_log=with_log, gpus=gpus)), None
     except DraftmarkError as error:
-        return None, target.redactor.text(error.what)
+        more = f"; {error.next_step}" if error.next_step else ""
+        return None, target.redactor.text(f"{error.what}{more}")

@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 
+from draftmark.engines.sglang.memory.cards import gpu_of
 from draftmark.model import Gpu
 from draftmark.ports import Host
 
 _QUERY = ("nvidia-smi", "--query-gpu=name,memory.total,mig.mode.current", "--format=csv,noheader,nounits")
 _OLD_QUERY = ("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader,nounits")
 _LINE = re.compile(r"(?P<name>.+?),\s*(?P<mib>[0-9]{3,8})\s*(?:,\s*(?P<mig>.*?)\s*)?", re.ASCII)
+
+
+def add_argument(parser: argparse._ActionsContainer) -> None:
+    """A card that the user names, in the place of those that the driver tells of."""
+    parser.add_argument(
+        "--gpu",
+        "--gpu-memory",
+        metavar="CARD",
+        help="h200, 80GiB, 143771MiB: one card of the service (default: what nvidia-smi says on its host)",
+    )
+
+
+def named(args: argparse.Namespace) -> tuple[Gpu, ...]:
+    """That card; nothing where none is named, or the verb does not ask."""
+    text = getattr(args, "gpu", None)
+    return () if text is None else (gpu_of(text),)
 
 
 def gpus_of(host: Host) -> tuple[Gpu, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from draftmark.cli import load_options, options, roofline
+from draftmark.cli import gpus, load_options, options, roofline
 from draftmark.cli.output import print_json, result_console
 from draftmark.cli.planning import Planned, planned
 from draftmark.model import Arm
@@ -28,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.sweep(parser)
     options.workload(parser)
     load_options.add_arguments(parser, tuning=True)
+    gpus.add_argument(parser)
     roofline.add_argument(parser)
 
 
@@ -92,7 +93,9 @@ def _trials(work: Planned) -> tuple[int, int]:
 def _roofline(work: Planned, args: argparse.Namespace) -> dict[str, Any] | None:
     """What the cards bound of the arms that can be started."""
     depths = [arm.depth for arm in work.info.arms if arm.name not in work.info.refused]
-    return roofline.described(work.target, args.measured, depths=depths, levels=work.info.concurrency)
+    return roofline.described(
+        work.target, args.measured, depths=depths, levels=work.info.concurrency, gpus=gpus.named(args)
+    )
 
 
 def _arm(work: Planned, arm: Arm) -> dict[str, Any]:

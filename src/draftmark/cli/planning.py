@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 
 from draftmark import __version__
-from draftmark.cli import compose, load_sizes
+from draftmark.cli import compose, gpus, load_sizes
 from draftmark.cli.engines import api_of
 from draftmark.cli.fitting import predicted
 from draftmark.cli.load_conflicts import refuse_random_tokens
@@ -80,7 +80,7 @@ def planned(args: argparse.Namespace) -> Planned:
         notes.append(f"the service's own {dead.because}; off is the baseline in its place")
         arms = tuple(dict.fromkeys((Arm(0), *(arm for arm in arms if arm != baseline))))
         baseline = Arm(0)
-    fits = predicted(target, tuple(dict.fromkeys((baseline, *arms))), notes)
+    fits = predicted(target, tuple(dict.fromkeys((baseline, *arms))), notes, gpus.named(args))
     refused = {
         arm.name: refusal
         for arm in arms

@@ -12,7 +12,7 @@ from draftmark.engines.roofline import Measured, Roofline, document, measured_ro
 from draftmark.engines.sglang.engine import SGLang
 from draftmark.engines.sglang.roofline import same_model, served
 from draftmark.errors import BadInputError, DraftmarkError, UsageError
-from draftmark.model import Arm
+from draftmark.model import Arm, Gpu
 
 if TYPE_CHECKING:
     from draftmark.cli.target import Target
@@ -41,6 +41,7 @@ def described(
     *,
     depths: Sequence[int] | None = None,
     levels: Sequence[int] = LEVELS,
+    gpus: tuple[Gpu, ...] = (),
 ) -> dict[str, Any] | None:
     """The `roofline` of a service; None where there is nothing to say.
 
@@ -49,6 +50,7 @@ def described(
         measured: A run directory.
         depths: Of the arms; None for the service's own depth, or that of SGLang's default where it could draft.
         levels: Concurrencies.
+        gpus: Its cards, as the user says; else its host's driver is asked.
     """
     if not isinstance(target.engine, SGLang):
         return None
@@ -56,7 +58,7 @@ def described(
     wanted = tuple(depths) if depths is not None else (engine.depth(target.command) or _ASKED_DEPTH,)
     try:
         drafting = _drafting(target.command, engine, max(wanted))
-        found = served(target.command, drafting, scene_of(target), target.version)
+        found = served(target.command, drafting, scene_of(target, gpus=gpus), target.version)
         if found is None:
             return None
         drafts = found[0].draft != "unknown" or depths is not None
