@@ -299,7 +299,19 @@ def test_plan_takes_a_card_as_fit_does(draftmark: Run, tmp_path: Path) -> None:
 
 def test_whose_limit_it_is(draftmark: Run, tmp_path: Path) -> None:
     path = str(model(tmp_path, LLAMA))
-    asked = ("fit", path, "--gpu", "h200", "--engine", "sglang==0.5.17", "--method", "NGRAM", "--depth", "off,4", "--json")
+    asked = (
+        "fit",
+        path,
+        "--gpu",
+        "h200",
+        "--engine",
+        "sglang==0.5.17",
+        "--method",
+        "NGRAM",
+        "--depth",
+        "off,4",
+        "--json",
+    )
     own = told(draftmark(*asked))["arms"]
     assert [(arm["binding"], arm["max_running_requests"]) for arm in own] == [
         ("default-maximum", own[0]["max_running_requests"]), ("default-maximum", 48),
@@ -315,9 +327,15 @@ def test_why_a_request_holds_so_many_slots(draftmark: Run, tmp_path: Path) -> No
         ("0.5.14", "", "5 a request (radix cache with extra_buffer, the choice of SGLang 0.5.14)"),
         ("0.5.12", "", "3 a request (radix cache with no_buffer, the choice of SGLang 0.5.12)"),
         ("0.5.17", "--disable-radix-cache", "1 a request (no radix cache)"),
-        ("0.5.17", "--mamba-radix-cache-strategy extra_buffer_lazy", "4 a request (radix cache with extra_buffer_lazy, as"),
+        (
+            "0.5.17",
+            "--mamba-radix-cache-strategy extra_buffer_lazy",
+            "4 a request (radix cache with extra_buffer_lazy, as",
+        ),
     ):
-        found = told(draftmark(*asked, "--engine-version", version, "--flags", f"--mem-fraction-static 0.8 {flags}"))
+        found = told(
+            draftmark(*asked, "--engine-version", version, "--flags", f"--mem-fraction-static 0.8 {flags}")
+        )
         assert any(words in line for line in found["arms"][0]["because"]), version
 
 
@@ -326,7 +344,11 @@ def test_a_card_in_slices_is_not_taken_for_a_whole_one(draftmark: Run, tmp_path:
     tools.mkdir()
     driver = tools / "nvidia-smi"
     path = str(model(tmp_path, LLAMA))
-    for said, status in (("NVIDIA H200, 143771, Enabled", 2), ("NVIDIA H200, 143771, Disabled", 0), ("NVIDIA H200, 143771, [N/A]", 0)):
+    for said, status in (
+        ("NVIDIA H200, 143771, Enabled", 2),
+        ("NVIDIA H200, 143771, Disabled", 0),
+        ("NVIDIA H200, 143771, [N/A]", 0),
+    ):
         driver.write_text(f"#!/bin/sh\necho '{said}'\n")
         driver.chmod(0o755)
         done = draftmark("fit", path, "--depth", "off", env={"PATH": f"{tools}:/usr/bin:/bin"})

@@ -68,9 +68,7 @@ def _own_log(target: Target) -> BootLog | None:
     return boot_log_of_unit(target.first)
 
 
-def predicted(
-    target: Target, arms: tuple[Arm, ...], notes: list[str], gpus: tuple[Gpu, ...] = ()
-) -> Fit | None:
+def predicted(target: Target, arms: tuple[Arm, ...], notes: list[str], gpus: tuple[Gpu, ...] = ()) -> Fit | None:
     """What each arm leaves of the memory; None where nobody can tell, with a note where that has a reason.
 
     A run does not depend on it: an arm whose verdict is missing is started.

@@ -33,8 +33,8 @@ def named(args: argparse.Namespace) -> tuple[Gpu, ...]:
 def gpus_of(host: Host) -> tuple[Gpu, ...]:
     """All of them; empty where there is no NVIDIA driver, or it does not answer.
 
-    How much of them is free now is left out: what uses it may be the very service that is asked about. A card that is
-    divided into MIG slices is left out as well: the driver tells the whole card's memory.
+    How much of them is free now is left out: what uses it may be the very service that is asked about. So is a card
+    that is divided into MIG slices: the driver tells the whole card's memory.
     """
     done = host.run(_QUERY, timeout_s=10.0, limit_bytes=1 << 16)
     if not done.ok:

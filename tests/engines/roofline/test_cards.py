@@ -68,9 +68,8 @@ def test_each_card_has_a_source_and_plausible_figures() -> None:
 
 
 def test_memory_by_the_same_names() -> None:
-    assert [memory.gpu_of(name).total_mib for name in ("NVIDIA H20-3e", "a800-40gb", "h100 96gb", "rtx-pro-6000")] == [
-        143_771, 40_960, 97_871, 97_887,
-    ]  # fmt: skip
+    names = ("NVIDIA H20-3e", "a800-40gb", "h100 96gb", "rtx-pro-6000")
+    assert [memory.gpu_of(name).total_mib for name in names] == [143_771, 40_960, 97_871, 97_887]
     for name in names_with_memory():
         assert memory.gpu_of(name.upper()).total_mib == cards()[name].mib
     for name in ("a100", "NVIDIA H100 80GB HBM3 MIG 3g.40gb", "NVIDIA GeForce RTX 4090 Laptop GPU", "h200 80gb"):

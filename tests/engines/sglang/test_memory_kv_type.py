@@ -60,8 +60,16 @@ SIXTEEN_BITS, EIGHT_BITS = 131_072, 65_536
         ({**FP8_WEIGHTS, "kv_cache_scheme": {**EIGHT, "num_bits": 4}}, "0.5.17", SIXTEEN_BITS),
         ({**FP8_WEIGHTS, "kv_cache_quant_algo": "FP8"}, "0.5.17", EIGHT_BITS),
         (FP8_WEIGHTS, "0.5.17", SIXTEEN_BITS),
-        ({"quant_method": "fp8", "activation_scheme": "dynamic", "kv_cache_quant_algo": "FP8"}, "0.5.17", SIXTEEN_BITS),
-        ({"quant_method": "fp8", "activation_scheme": "dynamic", "kv_cache_quant_algo": "FP8"}, "0.5.20", EIGHT_BITS),
+        (
+            {"quant_method": "fp8", "activation_scheme": "dynamic", "kv_cache_quant_algo": "FP8"},
+            "0.5.17",
+            SIXTEEN_BITS,
+        ),
+        (
+            {"quant_method": "fp8", "activation_scheme": "dynamic", "kv_cache_quant_algo": "FP8"},
+            "0.5.20",
+            EIGHT_BITS,
+        ),
     ],
 )
 def test_a_checkpoint_that_is_made_for_kv_in_fp8(stored: dict[str, Any], version: str, expected: int) -> None:
@@ -77,7 +85,9 @@ def test_the_flag_comes_first() -> None:
 
 
 def test_an_old_version_that_may_not_look_is_bounded_both_ways() -> None:
-    found = fitted({**LLAMA, "quantization_config": {**FP8_WEIGHTS, "kv_cache_quant_algo": "FP8"}}, version="0.5.14")
+    found = fitted(
+        {**LLAMA, "quantization_config": {**FP8_WEIGHTS, "kv_cache_quant_algo": "FP8"}}, version="0.5.14"
+    )
     arm = found.arms[0]
     assert bytes_a_token(found) == EIGHT_BITS
     assert arm.low.kv_tokens is not None

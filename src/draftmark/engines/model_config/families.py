@@ -177,6 +177,6 @@ def _unknown(name: str) -> UnknownArchitectureError:
     return UnknownArchitectureError(
         f"The architecture {name} is not known: its layers and weights cannot be told from config.json",
         evidence=(f"known: {', '.join(known)}",),
-        next_step="if it is built like one of these, put that one first in `architectures` of a copy of its config.json; "
-        "else only a start tells",
+        next_step="if it is built like one of these, put that one first in `architectures` of a copy of its "
+        "config.json; else only a start tells",
     )

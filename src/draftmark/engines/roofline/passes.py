@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from draftmark.engines.model_config import AttentionLayers, LinearLayers
 from draftmark.engines.cards import Card, Precision
+from draftmark.engines.model_config import AttentionLayers, LinearLayers
 from draftmark.engines.roofline.stack import Stack
 
 KV = "KV cache and scores"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from draftmark.engines.model_config import ModelShape
 from draftmark.engines.cards import Card
+from draftmark.engines.model_config import ModelShape
 
 DraftKind = Literal["own-layers", "model", "none", "unknown"]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from draftmark.engines.cards import Precision
 from draftmark.engines.model_config import AttentionLayers, LinearLayers, ModelShape
 from draftmark.engines.model_config.scheme import Scheme
 from draftmark.engines.model_config.tensors import Part, Tensor
 from draftmark.engines.model_config.weights import ITEMSIZES
-from draftmark.engines.cards import Precision
 from draftmark.engines.roofline.served import Served
 from draftmark.errors import BadInputError
 

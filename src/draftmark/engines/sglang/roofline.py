@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from draftmark.engines.model_config import ModelShape, read_shape
 from draftmark.engines.model_config.quantization import quantization

@@ -148,9 +148,8 @@ def from_boot(
     weights, draft_spread = _logged_draft(loading, draft, speculates)
     at_sizing, sizing_spread = loading.target, _PRINTED
     if resident:
-        told = loading.draft is not None
         at_sizing = loading.draft if loading.draft is not None else at_sizing - weights
-        sizing_spread += 0.0 if told else draft_spread
+        sizing_spread += draft_spread if loading.draft is None else 0.0
     known = _before(boot, loading, at_sizing, sizing_spread)
     if known is None:
         return None

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from draftmark.engines.model_config import UnknownArchitectureError
 from draftmark.engines.sglang import refusals
 from draftmark.engines.sglang.arms import ADAPTIVE, candidates_in, usual_candidates
 from draftmark.engines.sglang.memory import budget as budgets
@@ -29,7 +30,6 @@ from draftmark.engines.sglang.memory.settings import (
 )
 from draftmark.engines.sglang.memory.slack import graphs_wanted
 from draftmark.engines.sglang.memory.unmodelled import SPREAD, not_modelled, refuse_model
-from draftmark.engines.model_config import UnknownArchitectureError
 from draftmark.engines.sglang.versions import rules_for
 from draftmark.errors import BadInputError, UsageError
 from draftmark.model import Arm, Fit, FitArm, Gpu
@@ -307,8 +307,8 @@ def _otherwise(service: _Service, settings: Settings) -> tuple[Settings, ...]:
     if boot is None or not boot.running_unsure or not service.boot_flags or settings.algorithm is not None:
         return ()
     service.assume(
-        f"whether {SPECULATIVE_RUNNING} requests at once were asked for, or are what speculation sets by itself, is "
-        "not in the log: the bounds of `off` cover both"
+        f"whether {SPECULATIVE_RUNNING} requests at once were asked for, or are what speculation sets by itself, "
+        "is not in the log: the bounds of `off` cover both"
     )
     return (replace(settings, running=None if settings.running is not None else SPECULATIVE_RUNNING),)
 

@@ -49,7 +49,7 @@ class Case:
         return replace(self, rules=rules, others=(), otherwise=())
 
     def possible(self) -> Iterator[Case]:
-        """This one, and what else it may be."""
+        """What it is, and what else it may be."""
         yield self
         yield from (self.under(rules) for rules in self.others)
         yield from (replace(self, settings=each, others=(), otherwise=()) for each in self.otherwise)

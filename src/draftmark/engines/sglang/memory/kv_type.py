@@ -1,7 +1,7 @@
 """Which type `--kv-cache-dtype auto` is: by the checkpoint, the card, or what a log says became of it. Pure.
 
-Source: 10:model_executor/model_runner.py:1905, 17:mem_cache/kv_cache_dtype.py, layers/quantization/modelopt_quant.py
-(10:448-464, 17:436-462, 690, 1300-1324), 20:layers/quantization/fp8.py:349; 10:server_args.py:1431,
+Source: 10:model_executor/model_runner.py:1905, 17:mem_cache/kv_cache_dtype.py; in layers/quantization
+modelopt_quant.py (10:448-464; 17:436-462, 690, 1300-1324) and 20:fp8.py:349; 10:server_args.py:1431,
 17:arg_groups/overrides.py:1539, 20:…:605.
 """
 
@@ -84,7 +84,9 @@ def _sparse(gpus: Sequence[Gpu]) -> KvType:
     """fp8 from Blackwell on, else 16 bits; both where the card's generation is not known."""
     card = min(gpus, key=lambda each: each.total_mib, default=None)
     if card is None:
-        return KvType("bfloat16", FP8, "sparse attention keeps FP8 on a Blackwell card, else bfloat16: which is not known")
+        return KvType(
+            "bfloat16", FP8, "sparse attention keeps FP8 on a Blackwell card, else bfloat16: which is not known"
+        )
     named = card_of(card.name)
     known = {named.major} if named is not None and named.major is not None else majors_of(card.total_mib)
     if len(known) == 1:
@@ -93,5 +95,7 @@ def _sparse(gpus: Sequence[Gpu]) -> KvType:
     newer = card.total_mib > _LARGEST_HOPPER_MIB
     name, other = (FP8, "bfloat16") if newer else ("bfloat16", FP8)
     return KvType(
-        name, other, f"sparse attention keeps FP8 on a Blackwell card, else bfloat16: by its size, {name} is assumed"
+        name,
+        other,
+        f"sparse attention keeps FP8 on a Blackwell card, else bfloat16: by its size, {name} is assumed",
     )

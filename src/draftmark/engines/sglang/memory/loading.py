@@ -1,7 +1,7 @@
 """Free memory round the loading of weights, by a boot log whose lines have to bear each other out. Pure.
 
-What a load took is the difference of two readings (10:model_executor/model_runner.py:1075-1250, 23:…:1274-1380), so
-that `Load weight end` says by itself what its `begin` said: a line that was lost can be told from one that is there.
+What a load took is the difference of two readings (10:model_executor/model_runner.py:1075-1250, 23:…:1274-1380):
+`Load weight end` says by itself what its `begin` said, and a line that was lost can be told from one that is there.
 """
 
 from __future__ import annotations
@@ -102,6 +102,6 @@ def loading_of(boot: BootLog, *, resident: bool) -> Loading | str | None:
 def _contradiction(boot: BootLog, line: WeightsLine) -> str:
     begin = boot.gpu_avail_before_weights_gib
     return (
-        f"the log contradicts itself: {line.type} was loaded with {line.avail_gib + line.mem_gib:.2f} GiB free, and "
-        + (f"{begin:.2f} GiB were free before loading" if begin is not None else "less was free before")
+        f"the log contradicts itself: {line.type} was loaded with {line.avail_gib + line.mem_gib:.2f} GiB free, "
+        + (f"and {begin:.2f} GiB were free before loading" if begin is not None else "and less was free before")
     )

@@ -14,6 +14,7 @@ from draftmark.engines.sglang.memory.rules import Rules
 from draftmark.engines.sglang.memory.settings import Settings
 from draftmark.errors import UsageError
 
+_IN_BLOCKS = ("attention", "mlp", "experts")
 _ROW_PARALLEL = ("o_proj", "down_proj", "out_proj", "w2")  # their inputs are divided among ranks, not their outputs
 
 
@@ -36,19 +37,19 @@ def check_choices(rules: Rules, settings: Settings) -> None:
     Raises:
         UsageError: One of them.
     """
-    strategies = ("auto", "no_buffer", "extra_buffer")
-    chosen = (
-        ("--mamba-radix-cache-strategy", settings.strategy, (*strategies, "extra_buffer_lazy")),
+    early = rules.state == "upfront"
+    strategies = ("auto", "no_buffer", "extra_buffer", *(() if early else ("extra_buffer_lazy",)))
+    chosen: tuple[tuple[str, str | None, tuple[str, ...]], ...] = (
+        ("--mamba-scheduler-strategy" if early else "--mamba-radix-cache-strategy", settings.strategy, strategies),
         ("--mamba-ssm-dtype", settings.ssm_dtype, ("float32", "bfloat16", "float16")),
         ("--dtype", settings.dtype, ("auto", "half", "float16", "bfloat16", "float", "float32")),
         ("--kv-cache-dtype", settings.kv_dtype, ("auto", *rules.kv_dtypes)),
     )
-    if rules.state == "upfront":
-        chosen = (("--mamba-scheduler-strategy", settings.strategy, strategies), *chosen[1:])
     for flag, value, known in chosen:
         if value is not None and value not in known:
             raise UsageError(
-                f"{flag} {value[:60]}: SGLang {rules.version} has no such choice", next_step=f"one of {', '.join(known)}"
+                f"{flag} {value[:60]}: SGLang {rules.version} has no such choice",
+                next_step=f"one of {', '.join(known)}",
             )
 
 
@@ -106,16 +107,21 @@ def _divides(shape: ModelShape, ranks: int) -> bool:
 
 
 def _blocks(_rules: Rules, settings: Settings, shape: ModelShape) -> Refused | None:
-    """Matrices with a scale a block are divided between blocks only (17:layers/quantization/fp8.py:496-520, 1135)."""
+    """Matrices with a scale a block are divided between blocks only.
+
+    Source: 10:layers/quantization/fp8.py:325-336, 821; 17:…:496-520, 1135; 23:…:597-608, 1591.
+    """
     if settings.tp == 1 or settings.quantization not in (None, "fp8"):
         return None
     for tensor, size, block in _divided(settings, shape):
         if size % block:
             return Refused(
                 f"{shape.architecture} in FP8 blocks cannot be divided among {settings.tp} ranks: {size} of "
-                f"{tensor.name.rpartition('.')[2]} a rank are no multiple of its block of {block}. SGLang ends with "
-                "a ValueError",
-                "a smaller --tp-size, or --ep-size for its experts" if tensor.part == "experts" else "a smaller --tp-size",
+                f"{tensor.name.rpartition('.')[2]} a rank are no multiple of its block of {block}. SGLang ends "
+                "with a ValueError",
+                "a smaller --tp-size, or --ep-size for its experts"
+                if tensor.part == "experts"
+                else "a smaller --tp-size",
             )
     return None
 
@@ -124,7 +130,7 @@ def _divided(settings: Settings, shape: ModelShape) -> Iterator[tuple[Tensor, in
     """Matrices stored in blocks, with what one rank has of the side that is divided, and the block's size there."""
     for tensor in shape.tensors:
         scheme = shape.quantization.scheme(tensor) if tensor.linear else None
-        if scheme is None or not scheme.group or scheme.group_rows == 1 or tensor.part == "mtp":
+        if scheme is None or not scheme.group or scheme.group_rows == 1 or tensor.part not in _IN_BLOCKS:
             continue
         ranks = settings.tp // settings.ep if tensor.part == "experts" else settings.tp
         if tensor.pieces == 1 or ranks <= 1 or (settings.dp_attention and tensor.part != "experts"):
@@ -139,7 +145,7 @@ def _divided(settings: Settings, shape: ModelShape) -> Iterator[tuple[Tensor, in
 def _strategy(rules: Rules, settings: Settings, shape: ModelShape) -> Refused | None:
     """How a hybrid model's radix cache keeps state, and what goes with it.
 
-    Source: 10:server_args.py:2123-2210, 12:…:2481-2575, 14:…:4355-4400, 17:…:5567-5600, 23:arg_groups/mamba_hook.py.
+    Source: 10:server_args.py:2123-2210, 12:…:2481-2575, 14:…:4355-4400, 17:…:5567-5600, 20:arg_groups/mamba_hook.py
     """
     if shape.linear is None or shape.architecture not in rules.strategy_checked:
         return None
@@ -152,11 +158,14 @@ def _early_strategy(rules: Rules, settings: Settings, shape: ModelShape) -> Refu
         return Refused(f"mamba extra_buffer is not supported for {shape.architecture}", "the default strategy")
     if buffered and not settings.radix:
         return Refused(
-            "mamba extra_buffer is not compatible with --disable-radix-cache", "--mamba-scheduler-strategy no_buffer"
+            "mamba extra_buffer is not compatible with --disable-radix-cache",
+            "--mamba-scheduler-strategy no_buffer",
         )
     if not buffered and settings.radix and settings.algorithm is not None:
-        others = "" if shape.architecture in rules.no_extra_buffer else (
-            "--mamba-scheduler-strategy extra_buffer with the variable SGLANG_ENABLE_SPEC_V2=1, or "
+        others = (
+            ""
+            if shape.architecture in rules.no_extra_buffer
+            else ("--mamba-scheduler-strategy extra_buffer with the variable SGLANG_ENABLE_SPEC_V2=1, or ")
         )
         return Refused(
             f"speculative decoding for {shape.architecture} is not compatible with the radix cache under "
@@ -171,10 +180,14 @@ def _late(rules: Rules, settings: Settings, shape: ModelShape) -> Refused | None
         return None
     supported = shape.architecture in rules.extra_buffer and settings.linear_backend == "triton"
     if settings.strategy.startswith("extra_buffer"):
-        return None if supported else Refused(
-            f"extra_buffer is not supported for {shape.architecture}"
-            + ("" if shape.architecture in rules.extra_buffer else f" by SGLang {rules.version}"),
-            "--mamba-radix-cache-strategy no_buffer with --disable-overlap-schedule, or auto",
+        return (
+            None
+            if supported
+            else Refused(
+                f"extra_buffer is not supported for {shape.architecture}"
+                + ("" if shape.architecture in rules.extra_buffer else f" by SGLang {rules.version}"),
+                "--mamba-radix-cache-strategy no_buffer with --disable-overlap-schedule, or auto",
+            )
         )
     without = settings.strategy == "no_buffer" or not supported
     if without and settings.page_size > 1:

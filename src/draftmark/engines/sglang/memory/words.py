@@ -35,7 +35,7 @@ def arithmetic(case: Case, budget: float, pools: Pools, slack: Slack) -> Iterato
     cell, cost = case.parts()
     if case.fraction <= 0:
         yield (
-            f"SGLang's own --mem-fraction-static would be {case.fraction:.3f}: it keeps back more than the card has, "
+            f"SGLang's own --mem-fraction-static is {case.fraction:.3f} then: it keeps back more than the card has "
             "for --chunked-prefill-size and CUDA graphs"
         )
         return
