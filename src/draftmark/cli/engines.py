@@ -5,12 +5,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from draftmark.engines.llamacpp.engine import LlamaCpp
 from draftmark.engines.sglang.engine import SGLang
 from draftmark.engines.sglang.versions import shell_find
 from draftmark.errors import HostError
 from draftmark.ports import Engine, Host
-from draftmark.sim.engine import SimulatedSGLang
 
 _LOOK_S = 10.0
 EMBEDDED = ("auto", "xllamacpp", "llama-server")
@@ -32,6 +30,9 @@ def known_engines(args: argparse.Namespace, host: Host | None = None) -> tuple[E
         except HostError:
             return ()
         return ended.stdout.decode("utf-8", "replace").splitlines() if ended else ()
+
+    from draftmark.engines.llamacpp.engine import LlamaCpp  # these take longer than all that `fit` does
+    from draftmark.sim.engine import SimulatedSGLang
 
     name, _, version = (getattr(args, "engine", None) or "").partition("==")
     told = version if name == "sglang" and version else None

@@ -10,10 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from draftmark.engines.sglang.memory import pools, state
-from draftmark.engines.sglang.memory.anatomy import RecurrentState
+from draftmark.engines.sglang.memory.anatomy import Anatomy, Heads, RecurrentState, Tensors
+from draftmark.engines.sglang.memory.budget import Budget
 from draftmark.engines.sglang.memory.cell import Cell
+from draftmark.engines.sglang.memory.fit import Case, judge
 from draftmark.engines.sglang.memory.rules import choose, releases
 from draftmark.engines.sglang.memory.settings import Settings
+from draftmark.model import Arm
 
 GIB = 1 << 30
 # Qwen3-Next-80B on one rank.
@@ -153,3 +156,42 @@ def test_the_budget_of_given_pools_gives_them_again(version: str, budget: float,
     if found.starts:
         low, high = pools.budget_for(rules, settings, cell, cost, found)
         assert low - 1 <= budget * GIB < high + 1
+
+
+@pytest.mark.parametrize("version", ["0.5.12", "0.5.14", "0.5.23"])
+@pytest.mark.parametrize("spread", [0.02, 0.1, 0.7])
+def test_bounds_cover_every_budget_between_them(version: str, spread: float) -> None:
+    """Tokens fall where memory buys one state slot more: neither end of the budget need have the least of them."""
+    gib = float(GIB)
+    case = Case(
+        rules=choose(version).rules,
+        others=(),
+        settings=Settings(algorithm="EAGLE", steps=3, draft_tokens=4, fraction=0.8, strategy="extra_buffer"),
+        model=Anatomy(
+            architecture="Qwen3NextForCausalLM",
+            context=262_144,
+            layers=48,
+            full=Heads(layers=12, kv_heads=2, key=256, value=256),
+            state=NEXT,
+            weights=Tensors(bytes=0),
+        ),
+        draft=None,
+        budget=Budget(
+            pre=138 * gib, target=80 * gib, draft=0.0, spread=spread * gib, pre_spread=0.0, draft_spread=0.0
+        ),
+        fraction=0.8,
+        fraction_spread=0.0,
+        extra_spread=0.0,
+        wanted=(gib, False),
+        environment={},
+    )
+    found = judge(Arm(3), case)
+    least, most = found.low.kv_tokens, found.high.kv_tokens
+    assert least is not None
+    assert most is not None
+    steps = 400
+    budgets = (case.available() + spread * gib * (2 * step / steps - 1) for step in range(steps + 1))
+    tokens = [case.pools(budget).tokens for budget in budgets]
+    assert least <= min(tokens)
+    assert max(tokens) <= most
+    assert most - least < 1.1 * (max(tokens) - min(tokens)) + 200  # and no wider than need be

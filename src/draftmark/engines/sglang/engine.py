@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from draftmark.engines.address import host_in_url, port_number, sendable_key
 from draftmark.engines.sglang import arms, logs, refusals
-from draftmark.engines.sglang.client import SglangClient
 from draftmark.engines.sglang.flags import Parsed, first_argument, parse
 from draftmark.engines.sglang.hazards import hazards_of
 from draftmark.engines.sglang.versions import Find, Rules, facts, installed, rules_for
 from draftmark.errors import UsageError
 from draftmark.model import Arm, DrainFacts, Evidence, Fit, FitFigures, Refusal
 from draftmark.ports import FitScene
+
+if TYPE_CHECKING:
+    from draftmark.engines.sglang.client import SglangClient
 
 
 class SGLang:
@@ -176,6 +179,8 @@ class SGLang:
 
     def client(self, base_url: str, headers: Mapping[str, str]) -> SglangClient:
         """A client for a running server."""
+        from draftmark.engines.sglang.client import SglangClient  # HTTP, which `fit` does without
+
         return SglangClient(base_url, headers=headers)
 
 

@@ -17,6 +17,7 @@ from draftmark.engines.sglang.memory.state import StateCost, cost_of
 from draftmark.model import Arm, FitArm, FitFigures
 
 MIB = float(1 << 20)
+_BYTES = 4096.0  # far below what a token takes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,9 +105,9 @@ def judge(arm: Arm, case: Case) -> FitArm:
     slack = case.slack(pools)
     lower, higher = case.uncertainty()
     possible = [
-        (each, each.pools(each.available() + change))
+        (each, each.pools(amount))
         for each in case.possible()
-        for change in (-lower, 0.0, higher)
+        for amount in _amounts(each, each.available(), lower, higher)
     ]
     outcomes = [found for _, found in possible]
     fits = _fits(outcomes, [each.slack(found) for each, found in possible])
@@ -122,6 +123,32 @@ def judge(arm: Arm, case: Case) -> FitArm:
         because=tuple(words.arithmetic(case, budget, pools, slack)),
         to_get_more=tuple(levers.levers(case, pools, slack)),
     )
+
+
+def _amounts(case: Case, budget: float, lower: float, higher: float) -> Iterator[float]:
+    """Budgets by which the least and the most can be told.
+
+    Tokens do not only grow with the budget: where it buys one state slot more, they fall by what that takes, and by
+    what another request's verification takes where that can run then. So the first and the last budgets of either
+    kind count as well, on both sides.
+    """
+    low, high = budget - lower, budget + higher
+    yield from (low, budget, high)
+    least, most, cost = case.pools(low).slots, case.pools(high).slots, case.parts()[1]
+    if least is None or most is None or cost is None or least >= most:
+        return
+    each = cost.per_request
+    for slots in {least + 1, -(-(least + 1) // each) * each, most, most // each * each}:
+        if least < slots <= most:
+            yield from _step(case, low, high, slots)
+
+
+def _step(case: Case, low: float, high: float, slots: int) -> tuple[float, float]:
+    """Budgets on both sides of the one that buys so many slots, a few bytes apart."""
+    while high - low > _BYTES:
+        middle = (low + high) / 2
+        low, high = (low, middle) if (case.pools(middle).slots or 0) >= slots else (middle, high)
+    return low, high
 
 
 def _fits(outcomes: Sequence[Pools], slacks: Sequence[Slack]) -> bool | None:
