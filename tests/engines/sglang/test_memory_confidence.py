@@ -110,7 +110,7 @@ def not_better(deeper: FitArm, shallower: FitArm, *, tokens: bool) -> None:
         assert more is None or less is None or more <= less
 
 
-@settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 @given(
     name=st.sampled_from(sorted(CONFIGS)), flags=FLAGS, method=METHODS, version=st.sampled_from(VERSIONS), mib=CARDS
 )
@@ -129,7 +129,7 @@ def test_nothing_impossible_and_no_depth_is_free(
         not_better(deeper, shallower, tokens=tokens)
 
 
-@settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=20, suppress_health_check=[HealthCheck.too_slow])
 @given(flags=FLAGS, method=METHODS, version=st.sampled_from([None, *VERSIONS]), end=st.floats(0, 1.5))
 @example(
     flags=(*("--mem-fraction-static", "0.95", "--tp-size", "4"), *("--max-mamba-cache-size", "5")),

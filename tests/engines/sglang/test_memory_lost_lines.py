@@ -78,7 +78,7 @@ def test_a_log_cut_at_any_place(name: str) -> None:
         ends += [ends[-1] + len(line) // 2, ends[-1] + len(line)]
     lean = b"".join(LEAN[name])
     told = sum(covers(lean[:end]) for end in dict.fromkeys(ends))
-    chosen = random.Random(name).sample(range(len(CAPTURES[name])), 8)
+    chosen = random.Random(name).sample(range(len(CAPTURES[name])), 5)
     for end in [*chosen, len(CAPTURES[name])]:
         covers(CAPTURES[name][:end])
     assert told > 5
@@ -89,9 +89,9 @@ def test_any_line_lost(name: str) -> None:
     """Alone, and with another."""
     count = len(LEAN[name])
     pairs = list(combinations(range(count), 2))
-    chosen = random.Random(name).sample(pairs, 30)
+    chosen = random.Random(name).sample(pairs, 16)
     told = sum(covers(without(name, *gone)) for gone in [(), *((at,) for at in range(count)), *chosen])
-    assert told > 20
+    assert told > 15
 
 
 def lines_with(name: str, *words: bytes) -> list[int]:
