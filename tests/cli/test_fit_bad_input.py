@@ -252,3 +252,31 @@ def test_arguments_that_are_cut_off_are_not_made_up(fit: Fit) -> None:
     enough = fit(HYBRID, "--depth", "3,10", log=longer)
     assert [arm["fits"] for arm in enough.out["arms"]] == [True, False]
     assert "cut off" in enough.assumptions
+
+
+def test_an_unknown_architecture_is_no_dead_end(fit: Fit) -> None:
+    """What the log had is shown; a copy of the config that names the kind first is fitted, and by that log."""
+    renamed = CAPTURE.replace(b"type=Qwen3_5MoeForCausalLM", b"type=FooForCausalLM")
+    unknown = {**HYBRID, "architectures": ["FooForCausalLM"], "model_type": "foo"}
+    said = fit(unknown, "--depth", "3", log=renamed)
+    assert said.status == 2
+    assert "Qwen3_5MoeForCausalLM" in said.err
+    assert "the start in the log had 338,982 tokens, 48 requests at once" in said.err
+    assert "put that one first in `architectures`" in said.err
+    both = fit(
+        {**HYBRID, "architectures": ["Qwen3_5MoeForCausalLM", "FooForCausalLM"]}, "--depth", "3", log=renamed
+    )
+    assert both.status == 0, both.err
+    assert both.out["arms"][0]["kv_tokens"] == 338_982
+
+
+def test_a_log_that_contradicts_itself_is_not_used(fit: Fit) -> None:
+    """More is free once the draft is loaded than before: lines of two starts, or a damaged one."""
+    mixed = CAPTURE.replace(b"avail mem=74.05 GB, mem usage=1.94", b"avail mem=94.05 GB, mem usage=1.94")
+    assert mixed != CAPTURE
+    said = fit(HYBRID, "--depth", "3", log=mixed)
+    assert said.status == 2
+    assert "GPU has is not known" in said.err
+    by_card = fit(HYBRID, "--depth", "3", "--gpu", "h200", log=mixed)
+    assert by_card.out["calibrated_from"] is None
+    assert "the log contradicts itself" in by_card.assumptions

@@ -18,6 +18,7 @@ from draftmark.engines.sglang.memory.files import beside, overridden, read_confi
 from draftmark.engines.sglang.memory.fit import Case, judge
 from draftmark.engines.sglang.memory.fraction import Defaults, defaults
 from draftmark.engines.sglang.memory.kv_type import automatic, of_log
+from draftmark.engines.sglang.memory.loading import loading_of
 from draftmark.engines.sglang.memory.refused import Refused, check_choices, refused
 from draftmark.engines.sglang.memory.rules import Choice, choose, has_draft_class
 from draftmark.engines.sglang.memory.same_model import another_model
@@ -406,6 +407,11 @@ def _from_boot(service: _Service, boot: Boot, case: Case) -> budgets.Calibration
         service.assume(f"the log is of a start with another {', '.join(differ)}: its figures do not hold")
         return None
     if boot.fraction is None:
+        return None
+    resident = case.rules.draft_resident and budgets.has_draft_weights(boot.settings)
+    loaded = loading_of(boot.log, resident=resident)
+    if isinstance(loaded, str):
+        service.assume(loaded)
         return None
     settings, _ = _with_kv_type(service, boot.settings)
     own = replace(case, settings=settings, others=(), otherwise=())
