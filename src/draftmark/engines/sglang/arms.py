@@ -74,7 +74,7 @@ def known_method(name: str, rules: Rules) -> dict[str, object]:
         raise UsageError(
             f'the speculative algorithm "{name}" has no depth that a flag sets',
             evidence=(f"{ALGORITHM} {name}",),
-            next_step=f"use one of: {', '.join(known)}",
+            next_step=f"use one of: {', '.join(each for each in known if _since(known[each]) <= rules.minor)}",
         )
     method: dict[str, object] = known[name.upper()]
     since = method.get("since")
@@ -85,6 +85,11 @@ def known_method(name: str, rules: Rules) -> dict[str, object]:
             next_step="name an algorithm that this version has",
         )
     return method
+
+
+def _since(method: dict[str, object]) -> int:
+    since = method.get("since")
+    return since if isinstance(since, int) else 0
 
 
 def number(parsed: Parsed, name: str) -> int | None:

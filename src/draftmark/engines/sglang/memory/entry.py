@@ -376,7 +376,8 @@ def _fraction(service: _Service, settings: Settings, usual: Defaults | None) -> 
             "how much memory the GPU has is not known, and with it the default of --mem-fraction-static",
             next_step="give --gpu h200, --gpu 80GiB, or a boot log",
         )
-    service.assume(f"--mem-fraction-static is not given: SGLang's default for this card, {usual.fraction:.3f}")
+    if usual.fraction > 0:
+        service.assume(f"--mem-fraction-static is not given: SGLang's default for this card, {usual.fraction:.3f}")
     return usual.fraction, usual.spread
 
 
