@@ -159,3 +159,26 @@ def test_the_pool_of_another_model() -> None:
     (line,) = lines_with("k3", b"Load weight end", b"Qwen3_5MoeForCausalLM")
     assert fitted(without("k3", line)) is not None
     assert fitted(without("k3", line).replace(b"K size: 3.23 GB", b"K size: 6.46 GB")) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "was", "became"),
+    [
+        ("k10", b"MTP, avail", b"avail mem=74.05", b"avail mem=64.05"),
+        ("k10", b"MTP, avail", b"usage=1.94", b"usage=1.04"),
+        ("k10", b"MoeForCausalLM, avail", b"usage=63.11", b"usage=65.11"),
+        ("k3", b"MoeForCausalLM, avail", b"avail mem=75.99", b"avail mem=79.99"),
+    ],
+)
+def test_a_digit_that_is_another(name: str, line: bytes, was: bytes, became: bytes) -> None:
+    """What a load took and left is not what was free before."""
+    (at,) = lines_with(name, line)
+    assert was in LEAN[name][at]
+    lines = [each.replace(was, became) if at == number else each for number, each in enumerate(LEAN[name])]
+    assert fitted(b"".join(lines)) is None
+
+
+def test_a_line_that_is_there_twice() -> None:
+    """Behind the draft's, where the last one would be taken for it."""
+    (at,) = lines_with("k10", b"Load weight end", b"MoeForCausalLM")
+    assert fitted(b"".join([*LEAN["k10"], LEAN["k10"][at]])) is None

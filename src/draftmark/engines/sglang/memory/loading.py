@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from draftmark.engines.sglang.memory.cards import GIB
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from draftmark.engines.sglang.log.nouns import BootLog, WeightsLine
 
 _OFF = 0.03  # GiB by which two readings of one state differ at most: three roundings, and what else moves
+_BETWEEN = 1.0  # GiB that may be taken between the target's load and the draft's
 _DRAFTS = re.compile(r"(?i)nextn|mtp|eagle|dflash|dspark|draft|assistant")
 # Classes that stand in for many architectures (14:model_loader/utils.py get_model_architecture).
 _STAND_IN = ("Transformers", "Quant", "MindSpore", "EmbeddingGemma")
@@ -85,10 +87,12 @@ def loading_of(boot: BootLog, *, resident: bool) -> Loading | str | None:
         )
     told = first.avail_gib + first.mem_gib
     agreed = begin if begin is not None and abs(begin - told) <= _OFF else told
+    if begin is not None and agreed != begin and abs(begin - first.avail_gib) > _OFF:
+        return _contradiction(boot, first)  # nor is it the draft's, the first one being lost
     if len(lines) == 1:
         return Loading(before=agreed * GIB, target=first.avail_gib * GIB, draft=None, draft_weights=None)
     last = lines[-1]
-    if resident and last.avail_gib > first.avail_gib + _OFF:
+    if not _follows(boot, first, last, resident=resident):
         return _contradiction(boot, last)
     weights = last.mem_gib if len(lines) == 2 or not resident else first.avail_gib - last.avail_gib
     return Loading(
@@ -97,6 +101,16 @@ def loading_of(boot: BootLog, *, resident: bool) -> Loading | str | None:
         draft=last.avail_gib * GIB,
         draft_weights=weights * GIB,
     )
+
+
+def _follows(boot: BootLog, first: WeightsLine, last: WeightsLine, *, resident: bool) -> bool:
+    """Whether the last load began with what is printed at its beginning, and with what the first one had left."""
+    before = last.avail_gib + last.mem_gib
+    if len(boot.weights_begins) == len(boot.weights) and abs(boot.weights_begins[-1] - before) > _OFF:
+        return False
+    if any(later.avail_gib > earlier.avail_gib + _OFF for earlier, later in pairwise(boot.weights)):
+        return not resident
+    return not resident or len(boot.weights) > 2 or -_OFF <= first.avail_gib - before <= _BETWEEN
 
 
 def _contradiction(boot: BootLog, line: WeightsLine) -> str:
