@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from draftmark.model import Foreign
+from draftmark.model import Foreign, RequestRecord
 from draftmark.ports import Clock, EngineClient
 from draftmark.tune.drain import busy
 
 _LOOK_S = 0.05
+_LINGER_S = 0.5  # a server may count our own last request as running until its loop comes round
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +40,7 @@ class Watch:
                 break
             self.clock.sleep(_LOOK_S)
         if most:
-            return f"{most} request{'s' if most > 1 else ''} in flight that {'are' if most > 1 else 'is'} not ours"
+            return _in_flight(most)
         after = client.counters().output_tokens
         if before is not None and after is not None and after > before:
             return f"the server put out {after - before} tokens in {self.look_s:.0f} s, none of them for us"
@@ -52,3 +54,21 @@ class Watch:
         while (reason := self.seen(client)) is not None and self.clock.monotonic() < until:
             self.clock.sleep(_LOOK_S)
         return reason
+
+
+def requests_of_others(client: EngineClient, ours: Sequence[RequestRecord], clock: Clock) -> str | None:
+    """In words, what is in flight when a measurement has ended; None when nothing is.
+
+    A server counts the tokens of a request when it ends, so that its counters do not know of these yet. Where a
+    request of ours failed it may be inside still, and nothing is told.
+    """
+    if any(record.error is not None for record in ours):
+        return None
+    until = clock.monotonic() + _LINGER_S
+    while (inside := busy(client.activity())) and clock.monotonic() < until:
+        clock.sleep(_LOOK_S)
+    return _in_flight(inside) if inside else None
+
+
+def _in_flight(number: int) -> str:
+    return f"{number} request{'s' if number > 1 else ''} in flight that {'are' if number > 1 else 'is'} not ours"

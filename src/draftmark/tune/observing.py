@@ -25,8 +25,8 @@ def measurements(record: TrialRecord, info: RunInfo) -> Measured:
         for concurrency in info.concurrency:
             key = f"{workload.name}@{concurrency}"
             requests = [r for r in record.requests if r.workload == workload.name and r.concurrency == concurrency]
-            if key not in record.trial.counters or not requests:
-                continue
+            if key not in record.trial.counters or key not in record.trial.client or not requests:
+                continue  # the trial ended before this axis had its figures
             found[key] = measure(
                 requests,
                 workload=workload.name,

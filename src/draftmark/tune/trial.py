@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from itertools import dropwhile
 from typing import Protocol
@@ -13,17 +13,11 @@ from draftmark.errors import BusyError, StartError
 from draftmark.load.client import LoadRun
 from draftmark.model import (
     Arm,
-    ClientHealth,
-    Counters,
-    Evidence,
-    FitFigures,
     Foreign,
     Health,
     Identity,
     Intervention,
     RequestRecord,
-    ServerLimits,
-    SpeculationState,
     StopReport,
     Trial,
     TrialStatus,
@@ -43,8 +37,9 @@ from draftmark.tune.disturbance import (
     load_faults,
 )
 from draftmark.tune.drain import Drain
-from draftmark.tune.foreign import Watch
+from draftmark.tune.foreign import Watch, requests_of_others
 from draftmark.tune.measuring import Axis, Limits, counters_between
+from draftmark.tune.notes import Notes, Over
 from draftmark.tune.startup import InterventionError, NotReadyError, Ready, Starter, as_it_stands, log_lines
 
 _QUIET_LOOK_S = 0.4
@@ -92,45 +87,6 @@ class Observer(Protocol):
     def trial_ends(self, trial: Trial) -> None:
         """A trial is over."""
         ...
-
-
-@dataclass(slots=True)
-class _Notes:
-    """What a trial gathers while it runs; frozen into a Trial at its end."""
-
-    status: TrialStatus = TrialStatus.VOID
-    because: str | None = None
-    evidence: tuple[Evidence, ...] = ()
-    began_s: float | None = None
-    start_s: float | None = None
-    speculation: SpeculationState | None = None
-    figures: FitFigures | None = None
-    limits: ServerLimits | None = None
-    stop: StopReport | None = None
-    counters: dict[str, Counters] = field(default_factory=dict)
-    client: dict[str, ClientHealth] = field(default_factory=dict)
-    disturbed: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    drafted: int | None = None
-
-    def count(self, drafted: int | None) -> None:
-        """Sum the tokens drafted; stays None while no source has told a number."""
-        if drafted is not None:
-            self.drafted = (self.drafted or 0) + drafted
-
-
-class _Over(Exception):  # noqa: N818 - control flow inside this module: the trial ends here, with its reason
-    def __init__(
-        self,
-        status: TrialStatus,
-        because: str,
-        evidence: tuple[Evidence, ...] = (),
-        failure: Failure | None = None,
-    ) -> None:
-        super().__init__(because)
-        self.status = status
-        self.because = because
-        self.evidence = evidence
-        self.failure = failure  # of the server itself, where that is why
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,7 +142,7 @@ class TrialRunner:
         """
         began = self.clock.monotonic()
         started_at = self.clock.now_iso()
-        notes = _Notes()
+        notes = Notes()
         command = self.engine.with_arm(self.supervisor.original, slot.arm)
         self.observer.trial_begins(slot)
         hurry, ready, ours = True, None, True  # until it is known that nobody interrupted
@@ -199,7 +155,7 @@ class TrialRunner:
                     ready = self._start(slot, command, writer, notes, self.limits.start_s(baseline_start_s))
                 self._verify(slot.arm, ready.client, writer, notes)
                 self._measure(slot, ready, writer, notes)
-            except _Over as over:
+            except Over as over:
                 notes.status, notes.because, notes.evidence = over.status, over.because, over.evidence
                 self._examine(slot, over.failure, writer)
             except InterventionError:
@@ -259,7 +215,7 @@ class TrialRunner:
                 return None
             raise
 
-    def _await_quiet(self, slot: Slot, notes: _Notes) -> None:
+    def _await_quiet(self, slot: Slot, notes: Notes) -> None:
         """A start costs downtime, and beside other work its figures would be void anyway."""
         limit = self.limits.max_foreign_cores
         if limit is None or self.host is None:
@@ -271,7 +227,7 @@ class TrialRunner:
                 busy = f"other work used {load.cores:.2f} CPU cores for {waited:.0f} s (limit {limit:.2f})"
                 reason = busy if load.busiest is None else f"{busy}: {load.busiest}"
                 notes.disturbed["host"] = (reason,)
-                raise _Over(TrialStatus.VOID, reason)
+                raise Over(TrialStatus.VOID, reason)
             self.observer.phase(slot, f"waiting for a quiet host ({load.busiest})", self.limits.quiet_timeout_s)
 
     def _as_it_runs(self, slot: Slot) -> Ready:
@@ -282,17 +238,17 @@ class TrialRunner:
         client = self.engine.client(self.reach(self.engine.base_url(original)), self.engine.headers(original))
         runs = [c for c in self.supervisor.commands() if self.engine.recognises(c)]
         if runs and _flags(runs[-1]) != _flags(original):
-            raise _Over(TrialStatus.VOID, "what runs was started with other flags than the service has now")
+            raise Over(TrialStatus.VOID, "what runs was started with other flags than the service has now")
         if identity is None or client.health() is not Health.READY:
-            raise _Over(TrialStatus.VOID, "the service does not serve as it is")
+            raise Over(TrialStatus.VOID, "the service does not serve as it is")
         try:
             client.generate_one()
         except StartError as error:
-            raise _Over(TrialStatus.VOID, f"the service does not serve as it is: {error}") from None
+            raise Over(TrialStatus.VOID, f"the service does not serve as it is: {error}") from None
         return Ready(client=client, identity=identity, start_s=0.0)
 
     def _start(
-        self, slot: Slot, command: tuple[str, ...], writer: TrialWriter, notes: _Notes, limit_s: float
+        self, slot: Slot, command: tuple[str, ...], writer: TrialWriter, notes: Notes, limit_s: float
     ) -> Ready:
         self._autopsy.watch()
         self.act("start", slot.number, {"command": self.redactor.command(command)})
@@ -315,16 +271,16 @@ class TrialRunner:
         except NotReadyError as error:
             lines = (error.line,) if error.line else ()
             failure = self._failure(writer, error.seen)
-            raise _Over(TrialStatus.DID_NOT_START, error.because, lines, failure) from None
+            raise Over(TrialStatus.DID_NOT_START, error.because, lines, failure) from None
         except StartError as error:
             said = " ".join((error.what, *(f"({line})" for line in error.evidence[:1])))
             failure = dataclasses.replace(self._failure(writer, error.what), refusal=said)
-            raise _Over(TrialStatus.DID_NOT_START, str(error), failure=failure) from None
+            raise Over(TrialStatus.DID_NOT_START, str(error), failure=failure) from None
         notes.start_s = ready.start_s
         self.act("ready", slot.number, {"start_s": round(ready.start_s, 3), "pid": ready.identity.pid})
         return ready
 
-    def _verify(self, arm: Arm, client: EngineClient, writer: TrialWriter, notes: _Notes) -> None:
+    def _verify(self, arm: Arm, client: EngineClient, writer: TrialWriter, notes: Notes) -> None:
         """Speculation can be lost silently: the server's own word has to agree with the arm."""
         lines = log_lines(writer.log)
         notes.figures = self.engine.fit_figures(lines)
@@ -333,23 +289,23 @@ class TrialRunner:
         runs = [c for c in self.supervisor.commands() if self.engine.recognises(c)]
         wanted = self.engine.arm(self.engine.with_arm(self.supervisor.original, arm))
         if runs and (ran := self.engine.arm(runs[-1])) != wanted:
-            raise _Over(
+            raise Over(
                 TrialStatus.VOID,
                 f"its process has {ran.label}, not {wanted.label}: a wrapper does not pass the flags on",
             )
         lost = self.engine.speculation_lost(lines, writer.log.name)
         if arm.depth and (state.on is False or lost is not None):
-            raise _Over(
+            raise Over(
                 TrialStatus.VOID,
                 f"the server runs without the speculation it was asked for ({state.source})",
                 (lost,) if lost else (),
             )
         if not arm.depth and state.on:
-            raise _Over(TrialStatus.VOID, f"speculation is on though it was switched off ({state.source})")
+            raise Over(TrialStatus.VOID, f"speculation is on though it was switched off ({state.source})")
         if state.depth is not None and state.depth != arm.depth:
-            raise _Over(TrialStatus.VOID, f"depth {state.depth} is in force, not {arm.depth} ({state.source})")
+            raise Over(TrialStatus.VOID, f"depth {state.depth} is in force, not {arm.depth} ({state.source})")
 
-    def _measure(self, slot: Slot, ready: Ready, writer: TrialWriter, notes: _Notes) -> None:
+    def _measure(self, slot: Slot, ready: Ready, writer: TrialWriter, notes: Notes) -> None:
         client, identity = ready.client, ready.identity
         before_all = client.counters()
         if before_all.raw:
@@ -377,13 +333,14 @@ class TrialRunner:
                 )
             wall = self.clock.monotonic() - began
             self._must_be_the_same(slot, notes, identity, run, axis, writer)
+            staying = None if self._others_ignored else requests_of_others(client, run.records, self.clock)
             after = client.counters()
-            notes.counters[axis.key] = counted = counters_between(before, after)
             astray = counters_astray(before, after, run.records, others_ignored=self._others_ignored)
-            if astray:
-                if astray.startswith("others"):
-                    notes.disturbed[FOREIGN] = (astray,)
-                raise _Over(TrialStatus.VOID, f"{astray} during {axis.key}")
+            if others := staying or (astray if astray and astray.startswith("others") else None):
+                notes.disturbed[FOREIGN] = (others,)
+            if reason := staying or astray:
+                raise Over(TrialStatus.VOID, f"{reason} during {axis.key}")
+            notes.counters[axis.key] = counted = counters_between(before, after)
             notes.count(counted.drafted_tokens)
             notes.client[axis.key] = run.client
             reasons = load_faults(run, self.limits.max_error_rate, self.limits.max_loop_lag_ms)
@@ -391,13 +348,13 @@ class TrialRunner:
             notes.disturbed[axis.key] = (*reasons, *((neighbour,) if neighbour else ()))
             if neighbour and axis is self.axes[0]:
                 # Busy from the beginning: measuring on would take many times as long, for nothing.
-                raise _Over(TrialStatus.VOID, f"{axis.key}: {neighbour}")
+                raise Over(TrialStatus.VOID, f"{axis.key}: {neighbour}")
         after_all = client.counters()
         if after_all.raw:
             writer.text("metrics.after.prom", after_all.raw)
 
     def _must_be_the_same(
-        self, slot: Slot, notes: _Notes, identity: Identity, run: LoadRun, axis: Axis, writer: TrialWriter
+        self, slot: Slot, notes: Notes, identity: Identity, run: LoadRun, axis: Axis, writer: TrialWriter
     ) -> None:
         """What ended the measurement is what began it."""
         changed = changed_identity(identity, self.supervisor.identity(), self.supervisor.exit_code())
@@ -411,16 +368,16 @@ class TrialRunner:
             because = f"{changed} during {axis.key}"
             # One that runs now is another: what was measured is gone.
             failure = dataclasses.replace(self._failure(writer, because), alive=False)
-            raise _Over(TrialStatus.VOID, because, (found,) if found else (), failure)
+            raise Over(TrialStatus.VOID, because, (found,) if found else (), failure)
 
-    def _interrupted(self, slot: Slot, notes: _Notes, intervention: Intervention, when: str) -> _Over:
+    def _interrupted(self, slot: Slot, notes: Notes, intervention: Intervention, when: str) -> Over:
         """Nothing died, so there is nothing to look into."""
         self.act("intervention", slot.number, {"hand": intervention.hand, "because": str(intervention)})
         reason = f"{intervention.what} {when} ({intervention.evidence})"
         notes.disturbed[OTHERS] = (reason,)
-        return _Over(TrialStatus.VOID, reason)
+        return Over(TrialStatus.VOID, reason)
 
-    def _keep(self, writer: TrialWriter, notes: _Notes, record: RequestRecord) -> None:
+    def _keep(self, writer: TrialWriter, notes: Notes, record: RequestRecord) -> None:
         if record.error_detail is not None:
             # A server may send back what it was sent, the key included.
             record = dataclasses.replace(record, error_detail=self.redactor.text(record.error_detail))
@@ -433,14 +390,14 @@ class TrialRunner:
     def _others_ignored(self) -> bool:
         return self.watch is not None and self.watch.policy is Foreign.IGNORE
 
-    def _alone(self, slot: Slot, client: EngineClient, notes: _Notes) -> None:
+    def _alone(self, slot: Slot, client: EngineClient, notes: Notes) -> None:
         """Others' requests would be in our figures, and ours in their way."""
         if self.watch is None:
             return
         self.observer.phase(slot, "looking for others' requests", self.watch.look_s)
         if (reason := self.watch.settled(client)) is not None:
             notes.disturbed[FOREIGN] = (reason,)
-            raise _Over(TrialStatus.VOID, f"others use the service: {reason}")
+            raise Over(TrialStatus.VOID, f"others use the service: {reason}")
 
     @property
     def _autopsy(self) -> Autopsy:
@@ -470,7 +427,7 @@ class TrialRunner:
             return None
         return f"other work used {cores:.2f} CPU cores (limit {self.limits.max_foreign_cores:.2f})"
 
-    def _judge(self, arm: Arm, notes: _Notes) -> None:
+    def _judge(self, arm: Arm, notes: Notes) -> None:
         disturbed = {key: reasons for key, reasons in notes.disturbed.items() if reasons}
         if disturbed and len(disturbed) == len(notes.disturbed):
             key, reasons = next(iter(disturbed.items()))
