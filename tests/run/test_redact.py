@@ -70,6 +70,7 @@ SHOWN_FLAGS = [
     *("--public-key", "--tokens-per-second", "--token-limit", "--max-new-tokens", "--enable-auth", "--no-api-key"),
 ]
 SHOWN_NAMES = [
+    *("NOPASSWD", "nopassword"),
     *("KEEP_ALIVE", "MONKEY", "TOKENIZERS_PARALLELISM", "PWD", "OLDPWD", "SSH_AUTH_SOCK", "PATH", "MAX_TOKENS"),
     *("XAUTHORITY", "HF_TOKEN_PATH", "PGPASSFILE", "COMPASS", "AUTHOR", "KEYBOARD", "CUDA_VISIBLE_DEVICES"),
 ]
@@ -230,6 +231,22 @@ def test_short_and_trivial_values_stay_elsewhere() -> None:
     line = "abc none --port **** x"
     assert redactor.text(line) == line
     assert redactor.command(["x", "--api-key", "abc"]) == ("x", "--api-key", HIDDEN)
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("let root add `lab ALL=(root) NOPASSWD: ALL` by `visudo`", "let root add `lab ALL=(root) NOPASSWD: ALL` by `visudo`"),
+        ("run `x PASSWORD=zz9` or `y`, then", "run `x PASSWORD=***` or `y`, then"),
+        ("`PASSWORD=zz9`, or", "`PASSWORD=***`, or"),
+        ("set 'PASSWORD=zz9 zz9' or run 'y z'", "set 'PASSWORD=***' or run 'y z'"),
+        ('set "DBPASSWD=zz9" or "y"', 'set "DBPASSWD=***" or "y"'),
+        ("PASSWORD=zz`9", "PASSWORD=***"),
+        ("NOPASSWD: PASSWD: zz9", "NOPASSWD: PASSWD: ***"),
+    ],
+)  # fmt: skip
+def test_a_quote_around_a_name_and_its_value_is_closed(line: str, shown: str) -> None:
+    assert text(line) == shown
 
 
 def test_overlapping_values_leave_no_rest() -> None:

@@ -35,7 +35,8 @@ def _these(words: str) -> frozenset[str]:
 _SECRET_SHORT = frozenset({"-hft"})
 _WORKING_DIRECTORIES = frozenset({"PWD", "OLDPWD", "--pwd"})
 # Anywhere in a word of the name.
-_STRONG = re.compile(r"secret|passw(or)?d|passphrase|passcode|credential|authori[sz]ation$|cookies?$|jwt$")
+# `NOPASSWD` is a word of sudo's that says there is none.
+_STRONG = re.compile(r"secret|(?<!\bno)passw(or)?d|passphrase|passcode|credential|authori[sz]ation$|cookies?$|jwt$")
 _STRONG_KEY = re.compile(
     r"(api|access|private|secret|auth|ssh|signing|master|licen[cs]e|encryption|session|bearer)[-_ ]?keys?(?![a-z])"
 )
@@ -124,6 +125,7 @@ _SHELL_VALUE = re.compile(r"(?:\\.|\"(?:\\.|[^\"\\])*\"|'[^']*'|\[[^\]]*\]|[^\s\
 _JSON_VALUE = re.compile(
     r"(?P<q>\\+[\"']).*?(?P=q)|\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|\[[^\]]*\]|[^\s,}\])\"'\[{]+", re.DOTALL
 )
+_AFTER_QUOTE = " \t\r\n,.;:!?)]}"
 _QUOTES = re.compile(r"\\*[\"']|\[")
 _NAME_WORD = re.compile(r"-{0,2}[A-Za-z_][\w.-]*")
 _HEADER_FLAGS = frozenset({"-H", "--header", "--headers"})
@@ -165,10 +167,33 @@ def _named(value: str) -> Iterator[_Span]:
             pattern = _JSON_VALUE if separator["quoted"] or separator["listed"] else _SHELL_VALUE
         if _SCHEMED.match(value, separator.end()) and "authorization" in name[0].lower():
             continue  # the scheme stays: found as a header
-        if found := pattern.match(value, separator.end()):
-            span = _inside_quotes(value, found.span())
+        if span := _quoted_whole(value, name.start(), separator):
             covered = span[1]
             yield span
+        elif found := pattern.match(value, separator.end()):
+            span = _inside_quotes(value, _before_backtick(value, name.start(), found.span()))
+            covered = span[1]
+            yield span
+
+
+def _quoted_whole(value: str, name_at: int, separator: re.Match[str]) -> _Span | None:
+    """The value in `'NAME=value'`, with the blanks in it and without the closing quote; None where it is not so."""
+    quote = value[max(0, name_at - 1) : name_at]
+    if not quote or quote not in "\"'`" or not (separator["equals"] or separator["prose"]):
+        return None
+    end = value.find(quote, separator.end())
+    if end < 0 or value[end - 1] == "\\" or value[end + 1 : end + 2].strip(_AFTER_QUOTE):
+        return None
+    return separator.end(), end
+
+
+def _before_backtick(value: str, name_at: int, span: _Span) -> _Span:
+    """Without the backtick that ends a quotation which began before the name, and what stands behind it."""
+    start, end = span
+    shown = len(value[start:end].rstrip(_AFTER_QUOTE))
+    if value.endswith("`", start, start + shown) and value.count("`", 0, name_at) % 2:
+        return start, start + shown - 1
+    return span
 
 
 def _announces(name: str, separator: re.Match[str]) -> bool:
