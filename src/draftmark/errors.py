@@ -11,6 +11,7 @@ DraftmarkError                 (exit status)
 ├── FailedError                50   it failed and everything was put back
 │   ├── StartError             50   a server did not become ready
 │   ├── HostError              50   the service's host cannot be reached, or not any more
+│   │   └── RightsError        50   it lets us do nothing as root any more
 │   ├── ProvisionError         50   the embedded engine or model could not be had
 │   └── StorageError           50   disk full, permission lost while writing
 └── UnrestoredError            51   it failed and the original could not be put back
@@ -86,6 +87,10 @@ class StartError(FailedError):
 
 class HostError(FailedError):
     """The service's host cannot be reached, or not any more."""
+
+
+class RightsError(HostError):
+    """The right to run root's commands on the service's host is gone: nothing can be done there from here."""
 
 
 class ProvisionError(FailedError):

@@ -236,7 +236,7 @@ def test_short_and_trivial_values_stay_elsewhere() -> None:
 @pytest.mark.parametrize(
     ("line", "shown"),
     [
-        ("let root add `lab ALL=(root) NOPASSWD: ALL` by `visudo`", "let root add `lab ALL=(root) NOPASSWD: ALL` by `visudo`"),
+        ("add `lab ALL=(root) NOPASSWD: ALL` by `visudo`", "add `lab ALL=(root) NOPASSWD: ALL` by `visudo`"),
         ("run `x PASSWORD=zz9` or `y`, then", "run `x PASSWORD=***` or `y`, then"),
         ("`PASSWORD=zz9`, or", "`PASSWORD=***`, or"),
         ("set 'PASSWORD=zz9 zz9' or run 'y z'", "set 'PASSWORD=***' or run 'y z'"),

@@ -7,13 +7,14 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.lab.packages import UnavailableError
 from tests.lab.ssh_client import SshLab, ssh_lab
 from tests.lab.sshd import unpacked
 
-from draftmark.errors import RefusedError
+from draftmark.errors import RefusedError, RightsError
 from draftmark.ports import Completed, Host
 from draftmark.service.elevation import check_elevation, elevated
 from draftmark.service.local import LocalHost
@@ -148,7 +149,33 @@ def test_what_is_run_where_some_commands_are_let(words: Sequence[str]) -> None:
     assert root.run(["id", *words]).stdout == b"0\n"
     assert root.stream(["id", *words]).close().ok is False
     assert host.asked.count(("sudo", "-n", "--", "id", *words)) == 2
-    assert len(host.asked) == 3
+    assert len(host.asked) == 4  # and whether it lets `true`, to tell a lost right from a command that fails
+
+
+class Sudo(ScriptedHost):
+    """A sudo that lets its user run anything, until it says something else."""
+
+    says: Completed | None = None
+
+    def run(self, argv: Sequence[str], **_more: Any) -> Completed:
+        return self.says or Completed(1 if argv[-1] == "false" else 0)
+
+
+def test_a_right_that_is_taken_away_is_told_from_a_command_that_fails() -> None:
+    host = Sudo({}, is_root=False)
+    root = elevated(host)
+    assert root.run(["id"]).ok
+    assert root.run(["false"]).status == 1
+    for line in ("sudo: a password is required", "ann is not in the sudoers file.", ""):
+        host.says = Completed(1, stderr=line) if line else Completed(None, missing=True)
+        with pytest.raises(RightsError, match="any more") as caught:
+            root.run(["id"])
+        assert caught.value.evidence == (line or "there is no sudo",)
+
+
+def test_a_user_who_never_had_the_right_has_not_lost_it() -> None:
+    host = ScriptedHost({"^sudo": Completed(1, stderr="sudo: a password is required\n")}, is_root=False)
+    assert elevated(host).run(["id"]).status == 1
 
 
 def test_this_computer_with_a_sudo_that_does_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Requests of others in the middle of a measurement: those that have ended, by the counters, and those in flight."""
+"""Requests of others in a measurement: those that have ended, by the counters, and those in flight."""
 
 from __future__ import annotations
 

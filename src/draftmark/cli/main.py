@@ -17,7 +17,7 @@ from types import FrameType
 from typing import NoReturn, Protocol, cast
 
 from draftmark import __version__
-from draftmark.cli import hosts
+from draftmark.cli import hosts, leaving
 from draftmark.errors import DraftmarkError, Interrupted, UsageError
 
 # verb -> (module, one line); the order is the order of a first day's work.
@@ -54,7 +54,7 @@ services:
 exit status:
   0 done · 2 usage · 10 a better configuration was found and not kept · 20 objective missed
   30 refused as unsafe · 40 inconclusive, unsettled · 50 failed and restored · 51 failed and could not restore
-  128+n ended by signal n, nothing left running
+  128+n ended by signal n, everything put back first; at a second one at once: what is left to do is printed
 """
 
 
@@ -149,7 +149,10 @@ def _own_signals(*, serving: bool = True) -> None:
         nonlocal seen, told
         seen += 1
         if seen > 1:
-            os._exit(128 + signum)
+            try:
+                _say(f"\n{leaving.last_words()}".rstrip())
+            finally:
+                os._exit(128 + signum)
         if not told:
             told = True
             _say(f"\nstopping{': everything is put back first' * serving} (once more to leave at once)")

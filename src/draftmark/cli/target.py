@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from draftmark.cli.leaving import told
 from draftmark.cli.rig import Rig
 from draftmark.cli.trial_postmortem import TrialPostMortem
 from draftmark.model import ServiceKind, ServiceRef
@@ -160,12 +161,13 @@ class CommandTarget:
     def rig(self, clock: Clock) -> Iterator[Rig]:
         """A supervisor for it; nothing is started yet, and nothing is left running afterwards."""
         drain = self.engine.drain(self.command)
-        with CommandSupervisor(
+        supervisor = CommandSupervisor(
             self.command,
             env=self.env,
             grace_s=max(_GRACE_S, drain.worst_s or 0.0),
             main_only=drain.children_need_main_only,
-        ) as supervisor:
+        )
+        with told(lambda: supervisor.if_left), supervisor:
             yield Rig(
                 engine=self.engine,
                 supervisor=supervisor,

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit, urlunsplit
 from draftmark import __version__
 from draftmark.cli.engines import api_of, known_engines, starts, version_of
 from draftmark.cli.hosts import host_at, is_remote
+from draftmark.cli.leaving import told
 from draftmark.cli.output import progress_console
 from draftmark.cli.rig import Rig
 from draftmark.cli.services import Member
@@ -165,7 +166,7 @@ class UnitTarget:
                 check_elevation(member.privileged)
         settled = replace(self, members=tuple(_settled(member, self.engine) for member in self.members))
         with ExitStack() as stack:
-            held = [stack.enter_context(settled._supervisor(member, clock)) for member in settled.members]
+            held = [settled._held(member, clock, stack) for member in settled.members]
             first = settled.first
             yield Rig(
                 engine=self.engine,
@@ -179,6 +180,11 @@ class UnitTarget:
                 look=(first.unit.manager.for_people("status"), first.unit.manager.journal_for_people),
                 load=self.load,
             )
+
+    def _held(self, member: MemberUnit, clock: Clock, stack: ExitStack) -> SystemdSupervisor:
+        supervisor = self._supervisor(member, clock)
+        stack.enter_context(told(lambda: supervisor.if_left))
+        return stack.enter_context(supervisor)
 
     def _follow(self, original: Sequence[str], command: Sequence[str]) -> tuple[str, ...]:
         """What another member runs when rank 0 runs `command`: the same arm."""

@@ -92,6 +92,13 @@ class CommandSupervisor:
         """Nothing: there is no configuration beside the command line."""
         return ()
 
+    @property
+    def if_left(self) -> str:
+        """What becomes of the server when we are gone this moment; empty when none was started."""
+        if self._process is None:
+            return ""
+        return "the server is not asked to end: its guard process kills what runs of it, now"
+
     def heed(self) -> Intervention | None:
         """Nobody: it is our own process, and one that was killed by hand looks like one that died."""
         return None

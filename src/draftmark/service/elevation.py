@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from draftmark.errors import RefusedError
+from draftmark.errors import RefusedError, RightsError
 from draftmark.ports import Completed, Host, Stream
 from draftmark.service.local import SETTINGS
 from draftmark.service.reading import contents, read_command
@@ -15,6 +15,7 @@ from draftmark.service.reading import contents, read_command
 _SUDO = ("sudo", "-n", "--")
 _SPARE_S = 1  # root's own limit comes after the host's
 _NOT_RUN = (126, 127)
+_REFUSED = 1  # sudo(8), "Exit value"
 
 
 def elevated(host: Host) -> Host:
@@ -77,6 +78,7 @@ class SudoHost:
         self._host = host
         self._lock = threading.Lock()
         self._anything: bool | None = None
+        self._lets_true: bool | None = None
 
     @property
     def plain(self) -> Host:
@@ -105,11 +107,27 @@ class SudoHost:
 
         Raises:
             HostError: The host cannot be reached any more.
+            RightsError: sudo has let this user before, and does not any more.
         """
         ended = self._host.run(
             self._as_root(argv, timeout_s), input=input, timeout_s=timeout_s, limit_bytes=limit_bytes
         )
+        if ended.ok and self._lets_true is None:
+            self._lets_true = self._may_run_anything() or self._host.run((*_SUDO, "true")).ok
+        elif self._lets_true and not ended.stdout and (ended.missing or ended.status == _REFUSED):
+            self._must_still_work()
         return _without_wrapper(ended, argv)
+
+    def _must_still_work(self) -> None:
+        """Many a command fails like sudo itself: ask for one that cannot."""
+        now = self._host.run((*_SUDO, "true"))
+        if now.missing or now.status == _REFUSED:
+            said = tuple(line for line in now.stderr.splitlines() if line.strip())[:5]
+            raise RightsError(
+                f"sudo on {self.name} does not let this user run root's commands any more",
+                evidence=said or ("there is no sudo",),
+                next_step="give the right back, or run it as root",
+            )
 
     def stream(self, argv: Sequence[str], *, timeout_s: float = 600.0) -> Stream:
         """Start as root.

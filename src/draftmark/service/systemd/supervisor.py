@@ -15,6 +15,7 @@ from draftmark.errors import (
     FailedError,
     HostError,
     RefusedError,
+    RightsError,
     StartError,
     UnrestoredError,
 )
@@ -190,6 +191,8 @@ class SystemdSupervisor:
         while True:
             try:
                 lease.beat()
+            except RightsError as still:  # nobody gives them back meanwhile
+                raise self._out_of_reach(lease, still) from error
             except HostError as still:
                 left = lease.left_s + _RETURN_MARGIN_S
                 if left <= 0:
@@ -204,14 +207,29 @@ class SystemdSupervisor:
                 return
 
     def _out_of_reach(self, lease: Lease, error: DraftmarkError) -> UnrestoredError:
-        left = max(0, round(lease.left_s))
-        when = f"{left} s from now at the latest" if left else "by now"
+        what, if_down, undo = "cannot be reached", "; if it is down, its next boot does", self.terms.undo
+        if isinstance(error, RightsError):
+            what, if_down, undo = "does not let us any more", "", f"at once, as root: {undo}"
         return UnrestoredError(
-            f"{self.host.name} cannot be reached, so {self.unit.name} could not be put back from here",
+            f"{self.host.name} {what}, so {self.unit.name} could not be put back from here",
             evidence=(error.what, *error.evidence),
-            next_step=f"{self.host.name} puts it back by itself, {when}; if it is down, its next boot does\n"
-            f"{self.terms.undo}",
+            next_step=f"{self.host.name} puts it back by itself, {self._by_itself(lease)}{if_down}\n{undo}",
         )
+
+    @property
+    def if_left(self) -> str:
+        """What becomes of the unit when we are gone this moment; empty when it is not held, or not any more."""
+        if (lease := self._lease) is None:
+            return ""
+        return (
+            f"{self.unit.name} is not put back: {self.host.name} does so by itself, {self._by_itself(lease)}\n"
+            f"at once: {self.terms.undo}"
+        )
+
+    @staticmethod
+    def _by_itself(lease: Lease) -> str:
+        left = max(0, round(lease.left_s))
+        return f"{left} s from now at the latest" if left else "by now"
 
     # --- starting -------------------------------------------------------------------------------------------
 
