@@ -26,7 +26,7 @@ _SHM_SMALL = 256 << 20  # Docker's default is 64 MiB; less than this is too smal
 
 def claims(scene: Scene, ending: Ending) -> Iterator[Claim]:
     """At most one claim for a failure of its own, one for messages about others' failures, and crashes."""
-    yield from _sigbus(scene)
+    yield from _sigbus(scene, ending)
     own = [fault for s in scene.servers for fault in s.faults if _counts(fault, s) and _fits(fault, scene, ending)]
     roots = [fault for fault in own if not fault.wrapper]
     wrappers = [fault for fault in own if fault.wrapper]
@@ -155,7 +155,7 @@ def _asked_before(scene: Scene, fault: Fault) -> bool:
     return False
 
 
-def _sigbus(scene: Scene) -> Iterator[Claim]:
+def _sigbus(scene: Scene, ending: Ending) -> Iterator[Claim]:
     """A bus error: shared memory that is too small, or weights that cannot be mapped, or cannot be told."""
     said = scene.events("sigbus")
     attach = scene.events("shm-attach")
@@ -169,9 +169,9 @@ def _sigbus(scene: Scene) -> Iterator[Claim]:
             phase=_phase(scene, attach),
         )
         return
-    if not said and not any(e.values.get("status") == "7" for e in scene.signs("systemd.main-exited")):
+    if not said and ending.signal != _SIGBUS:  # an exit status of 7 is systemd's NOTRUNNING
         return
-    lines = [event.line for event in said] or [e.line for e in scene.signs("systemd.main-exited")]
+    lines = [event.line for event in said] or ending.lines
     small = [c for c in scene.records.containers if c.shm_bytes is not None and c.shm_bytes < _SHM_SMALL]
     words = " ".join(line.text for stream in scene.servers for line in stream.lines[-400:])
     shared = any(
@@ -216,6 +216,7 @@ def _phase(scene: Scene, said: Sequence[Event]) -> Phase | None:
     return None
 
 
+_SIGBUS = 7
 _CRASHES = {
     11: ("segfault-or-abort", "crashed on an invalid memory address (SIGSEGV)"),
     6: ("segfault-or-abort", "aborted itself (SIGABRT)"),
