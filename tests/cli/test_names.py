@@ -148,6 +148,22 @@ def test_members_are_put_back_in_rank_order(restoring: Callable[..., list[str]],
     assert [each["host"] for each in document["members"]] == ["gpu1", "gpu2"]
 
 
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        ({"undone_keep": True}, "its own configuration, as it is now, is in force again"),
+        ({"undone_keep": True, "put_back": ("/etc/x",)}, "the choice before it is in force again"),
+        ({"changed": ("/etc/x",)}, "is as it was, but for what somebody else did to it"),
+    ],
+)
+def test_what_is_said_of_a_unit_that_has_changed_meanwhile_is_true(
+    restoring: Callable[..., list[str]], capsys: Any, found: dict[str, Any], said: str
+) -> None:
+    restoring(gpu1=report(**found), gpu2=report())
+    assert main(["restore", "big"]) == 0
+    assert said in capsys.readouterr().out.partition("big-1")[0]
+
+
 def test_one_that_fails_keeps_no_other_from_being_put_back(
     restoring: Callable[..., list[str]], capsys: Any
 ) -> None:

@@ -95,12 +95,21 @@ def _manager(host: Host, name: str) -> Manager:
         return Manager(host, full)
 
 
+def _outcome(document: dict[str, Any]) -> str:
+    """What is true of it now: what was kept may stand in for a configuration that has changed since."""
+    if document["undone_keep"]:
+        again = "the choice before it" if document["put_back"] else "its own configuration, as it is now,"
+        return f": what was kept is undone, and {again} is in force again"
+    others = any(document[key] for key in ("changed", "added", "missing"))
+    return " is as it was" + (", but for what somebody else did to it" if others else "")
+
+
 def told(document: dict[str, Any]) -> list[str]:
     """What a restore did, in lines."""
     unit = document["service"].removeprefix("unit:") + (f" on {document['host']}" if document["host"] else "")
     if document["nothing"]:
         return [f"{unit}: nothing of draftmark's is there; it is {document['active']}"]
-    lines = [f"{unit} is as it was"]
+    lines = [f"{unit}{_outcome(document)}"]
     lines += [f"  removed {path}" for path in document["removed"]]
     lines += [f"  put back {path}" for path in document["put_back"]]
     lines += [f"  saved what somebody had edited as {path}" for path in document["saved"]]

@@ -30,6 +30,7 @@ from draftmark.service.members import MembersSupervisor
 from draftmark.service.neighbours import LocalLoad
 from draftmark.service.systemd.discover import FoundUnit, discover
 from draftmark.service.systemd.dropin import TRIAL, render
+from draftmark.service.systemd.kept import mark, outdated
 from draftmark.service.systemd.lease import LEASE_S, MIN_LEASE_S
 from draftmark.service.systemd.reconcile import Reconciled, reconcile
 from draftmark.service.systemd.restore import restore
@@ -235,6 +236,7 @@ class UnitTarget:
             f"Written by draftmark {__version__} at {SystemClock().now_iso()}: tune --keep.",
             f"Speculation: {now} in place of {was}. Only its flags differ from the line in",
             f"{':'.join(map(str, member.unit.command.where))}.",
+            mark(member.unit.files),
             undo,
             "or by hand: remove this file, then systemctl daemon-reload, then "
             + member.unit.manager.for_people("restart"),
@@ -243,6 +245,11 @@ class UnitTarget:
 
 def _notes(member: MemberUnit) -> Iterator[str]:
     yield from member.unit.command.notes
+    if (own := outdated(member.unit.files)) is not None:
+        yield (
+            f"the unit's own ExecStart= ({own.where}) has changed since a choice was kept: the arms are of the "
+            "line before; draftmark restore takes what was kept away"
+        )
     for trigger in member.unit.triggers:
         if trigger.active:
             yield f"tune would be refused: {trigger.what} ({trigger.line})"

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from draftmark.service.systemd.dropin import render
 from draftmark.service.systemd.hazards import DrainFacts, GpuProcess, Hazard, HostState, Severity, hazards
+from draftmark.service.systemd.kept import mark
 from draftmark.service.systemd.manager import Properties
 from draftmark.service.systemd.triggers import Trigger
 from draftmark.service.systemd.unitfile import UnitFile
@@ -193,6 +195,23 @@ def test_drop_ins_of_others() -> None:
     assert look(drop_ins={"zzz-tool.conf": "[Service]\nNice=5\n"})["drop-in-after"].severity is Severity.WARNING
     assert look(drop_ins={"50-tool.conf": "[Service]\nNice=5\n"}) == {}
     assert look(drop_ins={"zz-draftmark.conf": command, "zz-draftmark.trial.conf": command}) == {}
+
+
+def test_a_choice_that_was_kept_of_a_line_that_has_changed_since() -> None:
+    """Its drop-in has the whole line, so that a later version of the unit's has no effect."""
+    files = [UnitFile(FRAGMENT, PLAIN)]
+    text = render(exec_start="/opt/llm --depth 4", settings={}, header=("Written by hand", mark(files)))
+    assert look(drop_ins={"zz-draftmark.conf": text}) == {}
+    # kept over what was kept: what both stand in for is the unit's own
+    again = [*files, UnitFile(f"{FRAGMENT}.d/zz-draftmark.conf", text)]
+    assert mark(again) == mark(files)
+    assert look("Environment=A=1\n", drop_ins={"zz-draftmark.conf": text}) == {}
+    upgraded = look("ExecStart=\nExecStart=/opt/llm -c 2048\n", drop_ins={"zz-draftmark.conf": text})
+    assert upgraded["kept-outdated"].evidence.endswith("ExecStart=/opt/llm -c 2048")
+    assert upgraded["kept-outdated"].evidence.startswith(f"{FRAGMENT}:")
+    tool = {"50-tool.conf": "[Service]\nExecStart=\nExecStart=/opt/other\n", "zz-draftmark.conf": text}
+    assert "50-tool.conf:3" in look(drop_ins=tool)["kept-outdated"].evidence
+    assert look("ExecStart=\nExecStart=/opt/other\n", drop_ins={"zz-draftmark.conf": "[Service]\nNice=1\n"}) == {}
 
 
 @pytest.mark.parametrize(("active", "severity"), [(True, Severity.STOPS), (False, Severity.WARNING)])

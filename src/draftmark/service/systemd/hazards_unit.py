@@ -7,10 +7,11 @@ from collections.abc import Iterator
 
 from draftmark.service.systemd.dropin import TRIAL
 from draftmark.service.systemd.hazard import Hazard, Seen, Severity
+from draftmark.service.systemd.kept import KEPT, outdated
 from draftmark.service.systemd.timespan import span
 from draftmark.service.systemd.unitfile import Unit
 
-OURS = ("zz-draftmark.conf", TRIAL, "zz-draftmark-watch.conf")
+OURS = (KEPT, TRIAL, "zz-draftmark-watch.conf")
 """File names of Draftmark's drop-ins."""
 
 
@@ -87,6 +88,17 @@ def _origin(seen: Seen) -> Iterator[Hazard]:
             "; ".join(map(str, starts)),
             "put the server into a unit of its own",
             Severity.STOPS,
+        )
+
+
+def _kept(seen: Seen) -> Iterator[Hazard]:
+    if (own := outdated(seen.files)) is not None:
+        yield Hazard(
+            "kept-outdated",
+            "the unit's own ExecStart= has changed since a choice was kept, and has no effect: the kept "
+            "drop-in has all of the line before",
+            str(own),
+            "draftmark restore takes the drop-in away; then tune and keep anew",
         )
 
 
@@ -183,4 +195,4 @@ def _output(seen: Seen) -> Iterator[Hazard]:
             )
 
 
-UNIT = (_states, _origin, _drop_ins, _supervision, _output)
+UNIT = (_states, _origin, _kept, _drop_ins, _supervision, _output)
