@@ -318,13 +318,37 @@ def test_a_unit_that_is_deleted_under_the_trial(unit: LiveUnit) -> None:
     running = unit.show("InvocationID")
     file = f"/etc/systemd/system/{unit.name}"
     shell(unit, f"mv {file} /tmp/deleted; systemctl daemon-reload")
-    with pytest.raises(UnrestoredError, match=r"not-found|cannot be started"):
+    with pytest.raises(UnrestoredError, match=r"not-found|cannot be started") as caught:
         lease.restore()
+    assert "what runs was left alone" in caught.value.evidence[0]
+    assert "bring the file" in caught.value.next_step
     assert unit.depth() == 3
     assert unit.show("InvocationID") == running
     assert unit.machine.run(["test", "-e", unit.state]).status == 1
     assert unit.machine.run(["test", "-e", unit.dropin]).status == 1
     shell(unit, f"mv /tmp/deleted {file}; systemctl daemon-reload")
+
+
+@pytest.mark.parametrize("runs", [True, False])
+def test_a_unit_that_is_masked_under_the_trial(unit: LiveUnit, runs: bool) -> None:
+    """A restore or a restart would not help: what helps is told, and does."""
+    file = f"/etc/systemd/system/{unit.name}"
+    shell(unit, f"mv {file} /run/systemd/system/; systemctl daemon-reload; systemctl restart {unit.name}")
+    unit.await_depth(0)
+    lease = on_trial(unit)
+    shell(unit, f"ln -s /dev/null {file}; systemctl daemon-reload")
+    if not runs:
+        shell(unit, f"systemctl kill -s KILL {unit.name}; sleep .3")
+    with pytest.raises(UnrestoredError) as caught:
+        lease.restore()
+    assert "masked by now" in caught.value.evidence[0]
+    assert ("nothing of it runs" in caught.value.evidence[0]) is not runs
+    assert unit.machine.run(["test", "-e", unit.state]).status == 1
+    steps = [each for each in caught.value.next_step.split("`") if each.startswith("systemctl")]
+    assert steps == [f"systemctl unmask {unit.name}", f"systemctl restart {unit.name}"]
+    shell(unit, "; ".join(steps))
+    unit.await_depth(0)
+    shell(unit, f"mv /run/systemd/system/{unit.name} {file}; systemctl daemon-reload")
 
 
 def test_a_switch_that_somebody_stopped_is_armed_again_and_works(unit: LiveUnit) -> None:

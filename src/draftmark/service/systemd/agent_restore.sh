@@ -107,7 +107,9 @@ renew() { # MARK
     for attempt in 1 2 3; do
         if ! is_renewed; then
             if [ "$LOAD" != loaded ]; then
-                PROBLEM="$UNIT is $LOAD by now and cannot be started; what runs was left alone"
+                say "load=$LOAD"
+                PROBLEM="$UNIT is $LOAD by now and cannot be started; "
+                if is_up; then PROBLEM="${PROBLEM}what runs was left alone"; else PROBLEM="${PROBLEM}nothing of it runs"; fi
                 return
             fi
             sc reset-failed -- "$UNIT" 2>/dev/null

@@ -128,13 +128,10 @@ def report(unit: str, user_scope: bool, answer: Answer) -> RestoreReport:
         UnrestoredError: It did not succeed.
     """
     if answer.code is not Code.DONE:
-        systemctl = "systemctl --user" if user_scope else "systemctl"
         raise UnrestoredError(
             f"{unit} could not be put back in full",
             evidence=(*answer.evidence, *(f"by somebody else: {what}" for what in alterations(answer))),
-            next_step=f"draftmark restore unit:{unit}; or by hand: remove {TRIAL} below "
-            f"`{systemctl} show -p DropInPaths {unit}`, then `{systemctl} daemon-reload` and "
-            f"`{systemctl} restart {unit}`",
+            next_step=_by_hand(unit, "systemctl --user" if user_scope else "systemctl", answer),
         )
     exec_state = answer.get("exec")
     return RestoreReport(
@@ -152,6 +149,22 @@ def report(unit: str, user_scope: bool, answer: Answer) -> RestoreReport:
         active=answer.get("active"),
         invocation=answer.get("invocation"),
     )
+
+
+def _by_hand(unit: str, systemctl: str, answer: Answer) -> str:
+    """What is left to do, and who can."""
+    load = answer.get("load")
+    if not load:
+        return (
+            f"draftmark restore unit:{unit}; or by hand: remove {TRIAL} below "
+            f"`{systemctl} show -p DropInPaths {unit}`, then `{systemctl} daemon-reload` and "
+            f"`{systemctl} restart {unit}`"
+        )
+    first = {
+        "masked": f"`{systemctl} unmask {unit}` (with --runtime, if it was masked so)",
+        "not-found": f"bring the file of {unit} back, then `{systemctl} daemon-reload`",
+    }.get(load, f"see `{systemctl} status {unit}`, mend its file, then `{systemctl} daemon-reload`")
+    return f"nothing of draftmark's is left there; {first}, then `{systemctl} restart {unit}`"
 
 
 def alterations(answer: Answer) -> tuple[str, ...]:
