@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket
 import subprocess
 import sys
@@ -169,6 +170,35 @@ _HUP = (
     "import signal; from draftmark.cli import main; main._own_signals(); "
     "print(signal.getsignal(signal.SIGHUP).name, callable(signal.getsignal(signal.SIGINT)))"
 )
+
+
+def test_who_leaves_at_once_is_told_what_is_left_to_do(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", _TWICE], capture_output=True, text=True, cwd=tmp_path, timeout=30)
+    assert done.returncode == 128 + signal.SIGINT
+    assert done.stderr.splitlines()[-2:] == ["llm.service is not put back", "at once: draftmark restore"]
+    assert "gone" not in done.stderr
+
+
+_TWICE = """
+import os, signal, time
+from draftmark.cli import main
+from draftmark.cli.leaving import told
+from draftmark.errors import Interrupted
+
+main._own_signals()
+with told(lambda: "gone"):
+    pass
+try:
+    with told(lambda: ""), told(lambda: "llm.service is not put back\\nat once: draftmark restore"):
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(5)
+        finally:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(5)
+except Interrupted:
+    pass
+"""
 
 
 def test_a_signal_that_meets_a_destructor_is_not_lost(tmp_path: Path) -> None:

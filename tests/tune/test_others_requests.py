@@ -10,11 +10,12 @@ import pytest
 from tests.tune.test_trial import D4, OFF, Lab, speed
 
 from draftmark.cli.reporting import rederive
+from draftmark.cli.rig import Rig, looks_away
 from draftmark.errors import RefusedError
 from draftmark.load.client import LoadRun
 from draftmark.model import Activity, Foreign, TrialStatus
 from draftmark.run.records import encode_document
-from draftmark.testing.fakes import FakeClient, FakeLoad, FakeWorld
+from draftmark.testing.fakes import FakeClient, FakeEngine, FakeLoad, FakeWorld, fake_ends
 from draftmark.tune.foreign import Watch, requests_of_others
 from draftmark.tune.runner import Sweep
 
@@ -128,3 +129,18 @@ def test_a_record_of_a_trial_that_ended_in_the_middle_of_a_measurement_is_read(t
         path = lab.directory.path / "trials" / trial.directory
         (path / "trial.json").write_bytes(encode_document(trial))
         assert rederive(lab.directory)["trials"][1]["status"] == "void"
+
+
+@pytest.mark.parametrize(
+    ("policy", "waits_s"), [(None, 5), (Foreign.IGNORE, 5), (Foreign.ABORT, 77), (Foreign.WAIT, 77)]
+)
+def test_where_others_are_ignored_a_stop_waits_for_our_own_requests_alone(
+    policy: Foreign | None, waits_s: float
+) -> None:
+    world = FakeWorld(truth_tok_s=speed)
+    supervisor, *_ = fake_ends(world)
+    rig = Rig(
+        engine=FakeEngine(world), supervisor=supervisor, port_holder=lambda _url: None, post_mortem=None, host=None,
+        foreign=policy, patience_s=77.0,
+    )  # fmt: skip
+    assert rig.drain(world.clock, looks_away).timeout_s == waits_s

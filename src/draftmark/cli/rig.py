@@ -13,7 +13,13 @@ from draftmark.tune.foreign import Watch
 from draftmark.tune.startup import Starter, as_it_stands
 from draftmark.tune.trial import Load
 
-_OWN_REQUESTS_S = 5.0  # the server is ours alone: what it still has is what we have just cancelled
+OnWait = Callable[[str, float | None], None]
+"""Told what is waited for, and for how many seconds at most."""
+_OWN_REQUESTS_S = 5.0  # for what we have just cancelled ourselves, where others' requests are not waited for
+
+
+def looks_away(_what: str, _limit_s: float | None) -> None:
+    """Nobody wants to know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,13 +46,14 @@ class Rig:
     look: tuple[str, ...] = ()
     load: Load | None = None
 
-    def drain(self, clock: Clock, on_wait: Callable[[str, float | None], None]) -> Drain:
+    def drain(self, clock: Clock, on_wait: OnWait) -> Drain:
         """How it is stopped."""
+        foreign = self.foreign or Foreign.IGNORE
         return Drain(
             supervisor=self.supervisor,
             clock=clock,
-            timeout_s=self.patience_s,
-            foreign=self.foreign or Foreign.IGNORE,
+            timeout_s=min(self.patience_s, _OWN_REQUESTS_S) if foreign is Foreign.IGNORE else self.patience_s,
+            foreign=foreign,
             on_wait=on_wait,
         )
 
@@ -65,7 +72,7 @@ class Rig:
             reach=self.reach,
         )
 
-    def ends(self, clock: Clock, timeout_s: float, on_wait: Callable[[str, float | None], None]) -> Ends:
+    def ends(self, clock: Clock, timeout_s: float, on_wait: OnWait) -> Ends:
         """What happens to it before the first trial and after the last."""
         return Ends(
             engine=self.engine,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from draftmark.cli.leaving import told
-from draftmark.cli.rig import Rig
+from draftmark.cli.rig import OnWait, Rig, looks_away
 from draftmark.cli.trial_postmortem import TrialPostMortem
 from draftmark.model import ServiceKind, ServiceRef
 from draftmark.ports import Clock, Engine, EngineClient
@@ -102,7 +102,7 @@ class Target(Protocol):
         """What would be written to make it run with that command line; empty when nothing is."""
         ...
 
-    def rig(self, clock: Clock) -> AbstractContextManager[Rig]:
+    def rig(self, clock: Clock, on_wait: OnWait = looks_away) -> AbstractContextManager[Rig]:
         """What a run needs of it; afterwards it is as it was."""
         ...
 
@@ -158,7 +158,7 @@ class CommandTarget:
         return {}
 
     @contextmanager
-    def rig(self, clock: Clock) -> Iterator[Rig]:
+    def rig(self, clock: Clock, on_wait: OnWait = looks_away) -> Iterator[Rig]:  # noqa: ARG002 - as every target
         """A supervisor for it; nothing is started yet, and nothing is left running afterwards."""
         drain = self.engine.drain(self.command)
         supervisor = CommandSupervisor(

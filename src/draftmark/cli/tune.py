@@ -121,8 +121,8 @@ def sweep(work: Planned, directory: RunDirectory, *, keep: bool = False) -> None
     start_s = settings["start_timeout_s"]
     finished = directory.finished()
     with (
-        work.target.rig(clock) as rig,
         RunProgress(progress_console(), total=len(work.info.schedule) or None, done=len(finished)) as observer,
+        work.target.rig(clock, observer.waits) as rig,
     ):
         loop = Sweep(
             directory=directory,

@@ -15,7 +15,7 @@ from draftmark.cli.engines import api_of, known_engines, starts, version_of
 from draftmark.cli.hosts import host_at, is_remote
 from draftmark.cli.leaving import told
 from draftmark.cli.output import progress_console
-from draftmark.cli.rig import Rig
+from draftmark.cli.rig import OnWait, Rig, looks_away
 from draftmark.cli.services import Member
 from draftmark.cli.unit_postmortem import UnitPostMortem
 from draftmark.errors import RefusedError, UsageError
@@ -157,7 +157,7 @@ class UnitTarget:
         }
 
     @contextmanager
-    def rig(self, clock: Clock) -> Iterator[Rig]:
+    def rig(self, clock: Clock, on_wait: OnWait = looks_away) -> Iterator[Rig]:
         """The units, held: their hosts put them back when we are gone."""
         for member in self.members:
             if member.safe.refusal is not None:
@@ -167,7 +167,7 @@ class UnitTarget:
                 check_elevation(member.privileged)
         settled = replace(self, members=tuple(_settled(member, self.engine) for member in self.members))
         with ExitStack() as stack:
-            held = [settled._held(member, clock, stack) for member in settled.members]
+            held = [settled._held(settled._supervisor(member, clock, on_wait), stack) for member in settled.members]
             first = settled.first
             yield Rig(
                 engine=self.engine,
@@ -182,8 +182,8 @@ class UnitTarget:
                 load=self.load,
             )
 
-    def _held(self, member: MemberUnit, clock: Clock, stack: ExitStack) -> SystemdSupervisor:
-        supervisor = self._supervisor(member, clock)
+    @staticmethod
+    def _held(supervisor: SystemdSupervisor, stack: ExitStack) -> SystemdSupervisor:
         stack.enter_context(told(lambda: supervisor.if_left))
         return stack.enter_context(supervisor)
 
@@ -191,7 +191,7 @@ class UnitTarget:
         """What another member runs when rank 0 runs `command`: the same arm."""
         return self.engine.with_arm(original, self.engine.arm(command))
 
-    def _supervisor(self, member: MemberUnit, clock: Clock) -> SystemdSupervisor:
+    def _supervisor(self, member: MemberUnit, clock: Clock, on_wait: OnWait) -> SystemdSupervisor:
         port = urlsplit(self.engine.base_url(self.command)).port if member is self.first else None
         undo = f"Undo it: draftmark restore {member.flags}"
         terms = Terms(
@@ -204,7 +204,12 @@ class UnitTarget:
             lease_s=self.lease_s,
         )
         return SystemdSupervisor(
-            host=member.privileged, unit=member.unit, terms=terms, clock=clock, same_host=member.remote is None
+            host=member.privileged,
+            unit=member.unit,
+            terms=terms,
+            clock=clock,
+            same_host=member.remote is None,
+            on_wait=on_wait,
         )
 
     @property

@@ -175,7 +175,11 @@ def of_depth(service: SystemdSupervisor, depth: int) -> tuple[str, ...]:
 @pytest.mark.parametrize("on_trial", [False, True])
 def test_a_service_that_somebody_stops_stays_stopped(unit: LiveUnit, tmp_path: Path, on_trial: bool) -> None:
     before = same(unit)
-    with supervised(unit) as service:
+    service = supervised(unit)
+    assert service.if_left == ""
+    with service:
+        assert f"{unit.name} is not put back" in service.if_left
+        assert "draftmark restore" in service.if_left
         assert service.heed() is None
         if on_trial:
             service.stop()
@@ -190,6 +194,7 @@ def test_a_service_that_somebody_stops_stays_stopped(unit: LiveUnit, tmp_path: P
         assert f"Stopping {unit.name}" in seen.evidence
         assert service.heed() is seen
         assert not service.restore()
+        assert service.if_left == ""
     assert service.restored is not None
     assert (service.restored.left, service.restored.active, service.restored.restarted) == (True, "inactive", False)
     assert same(unit) == (*before[:2], "inactive")

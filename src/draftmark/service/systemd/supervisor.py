@@ -197,7 +197,11 @@ class SystemdSupervisor:
                 left = lease.left_s + _RETURN_MARGIN_S
                 if left <= 0:
                     raise self._out_of_reach(lease, still) from error
-                self.on_wait(f"waiting for {self.host.name} to be reachable again", left)
+                self.on_wait(
+                    f"waiting for {self.host.name}, which cannot be reached, {left:.0f} s more; it puts "
+                    f"{self.unit.name} back by itself, {self._by_itself(lease)}",
+                    left,
+                )
                 self.clock.sleep(_REACH_S)
             except FailedError as gone:
                 raise FailedError(
@@ -221,10 +225,8 @@ class SystemdSupervisor:
         """What becomes of the unit when we are gone this moment; empty when it is not held, or not any more."""
         if (lease := self._lease) is None:
             return ""
-        return (
-            f"{self.unit.name} is not put back: {self.host.name} does so by itself, {self._by_itself(lease)}\n"
-            f"at once: {self.terms.undo}"
-        )
+        name, host, when = self.unit.name, self.host.name, self._by_itself(lease)
+        return f"{name} is not put back: {host} begins with it by itself, {when}\nat once: {self.terms.undo}"
 
     @staticmethod
     def _by_itself(lease: Lease) -> str:
