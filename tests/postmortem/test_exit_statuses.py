@@ -6,12 +6,21 @@ import pytest
 
 from .small import journal, verdict
 
-# systemd.exec(5), "Process Exit Codes": LSB, BSD and systemd's own, the first number of each range and what is between.
-_NAMES = (
-    dict(enumerate("FAILURE INVALIDARGUMENT NOTIMPLEMENTED NOPERMISSION NOTINSTALLED NOTCONFIGURED NOTRUNNING".split(), 1))
-    | dict(enumerate("USAGE DATAERR NOINPUT NOUSER NOHOST UNAVAILABLE SOFTWARE OSERR OSFILE CANTCREAT IOERR TEMPFAIL "
-                     "PROTOCOL NOPERM CONFIG".split(), 64))
-)  # fmt: skip
+# systemd.exec(5), "Process Exit Codes": those of LSB from 1, those of BSD from 64.
+_LSB = (
+    "FAILURE",
+    "INVALIDARGUMENT",
+    "NOTIMPLEMENTED",
+    "NOPERMISSION",
+    "NOTINSTALLED",
+    "NOTCONFIGURED",
+    "NOTRUNNING",
+)
+_BSD = (
+    *("USAGE", "DATAERR", "NOINPUT", "NOUSER", "NOHOST", "UNAVAILABLE", "SOFTWARE", "OSERR", "OSFILE", "CANTCREAT"),
+    *("IOERR", "TEMPFAIL", "PROTOCOL", "NOPERM", "CONFIG"),
+)
+_NAMES = dict(enumerate(_LSB, 1)) | dict(enumerate(_BSD, 64))
 _SIGNALS = {4: "ILL", 5: "TRAP", 6: "ABRT", 7: "BUS", 8: "FPE", 11: "SEGV"}
 
 

@@ -349,6 +349,7 @@ def test_context_stops(tmp_path: Path) -> None:
     with CommandSupervisor(programs.command("serve", tag)) as supervisor:
         supervisor.start(supervisor.original, tmp_path / "log")
         assert len(programs.processes(tag)) == 1
+        assert "guard process kills" in supervisor.if_left
     assert programs.processes(tag) == []
 
 
