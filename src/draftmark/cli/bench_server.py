@@ -141,8 +141,10 @@ def _live(args: argparse.Namespace, target: Target, headers: dict[str, str]) -> 
 
     Raises:
         FailedError: It does not run, or does not serve.
+        RefusedError: A Draftmark is at work on it.
     """
     with progress_console().status(f"reaching {target.shown} …"):
+        target.refuse_if_held()
         client = target.client()
         health = client.health()
     if health is not Health.READY:

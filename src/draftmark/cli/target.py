@@ -86,6 +86,14 @@ class Target(Protocol):
         """What a user should know before a run begins."""
         ...
 
+    def refuse_if_held(self) -> None:
+        """See that what runs is the service's own.
+
+        Raises:
+            RefusedError: A Draftmark is at work on it.
+        """
+        ...
+
     def client(self) -> EngineClient:
         """A client for the server as it runs, or would run."""
         ...
@@ -140,6 +148,9 @@ class CommandTarget:
 
     def _line(self, command: tuple[str, ...]) -> str:
         return shlex.join([*(f"{name}={value}" for name, value in self.env.items()), *command])
+
+    def refuse_if_held(self) -> None:
+        """Nothing runs of it but what is started here."""
 
     def client(self) -> EngineClient:
         """A client for the server, once it runs."""

@@ -13,11 +13,11 @@ from draftmark.ports import EngineClient
 from draftmark.service.host import local_facts
 from draftmark.service.systemd.hazard import Severity
 from draftmark.service.systemd.hazards import hazards
-from draftmark.service.systemd.hold import Hold, hold_of
+from draftmark.service.systemd.hold import Hold
 from draftmark.service.systemd.hoststate import host_state
 
 if TYPE_CHECKING:
-    from draftmark.cli.unit_target import MemberUnit, UnitTarget
+    from draftmark.cli.unit_target import UnitTarget
 
 
 def inspect_unit(target: UnitTarget) -> dict[str, Any]:
@@ -33,7 +33,7 @@ def inspect_unit(target: UnitTarget) -> dict[str, Any]:
     state_of_host = host_state(first.privileged, properties)
     found = hazards(properties, unit.files, state_of_host, drain, unit.triggers)
     stop_s = first.safe.stop_timeout_s
-    holds = {member.flags: hold for member in target.members if (hold := _hold(member)) is not None}
+    holds = {member.flags: hold for member in target.members if (hold := member.hold()) is not None}
     return {
         "schema": "draftmark.inspect/1",
         "service": target.shown,
@@ -90,11 +90,6 @@ def _words(line: str) -> tuple[str, ...]:
         return tuple(shlex.split(line))
     except ValueError:
         return ()
-
-
-def _hold(member: MemberUnit) -> Hold | None:
-    manager = member.unit.manager
-    return hold_of(manager.unit, user_scope=manager.user, hosts=(member.privileged, member.host))
 
 
 def _held(hold: Hold | None) -> dict[str, Any] | None:

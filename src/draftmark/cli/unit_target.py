@@ -30,6 +30,7 @@ from draftmark.service.members import MembersSupervisor
 from draftmark.service.neighbours import LocalLoad
 from draftmark.service.systemd.discover import FoundUnit, discover
 from draftmark.service.systemd.dropin import TRIAL, render
+from draftmark.service.systemd.hold import Hold, hold_of
 from draftmark.service.systemd.kept import mark, outdated
 from draftmark.service.systemd.lease import LEASE_S, MIN_LEASE_S
 from draftmark.service.systemd.reconcile import Reconciled, reconcile
@@ -67,6 +68,11 @@ class MemberUnit:
     def flags(self) -> str:
         """As it is named on a command line."""
         return f"unit:{self.unit.name}" + (f" --host {self.remote}" if self.remote else "")
+
+    def hold(self) -> Hold | None:
+        """What there is of a tuning of it; None where there is nothing."""
+        manager = self.unit.manager
+        return hold_of(manager.unit, user_scope=manager.user, hosts=(self.privileged, self.host))
 
     def exec_start(self, command: Sequence[str]) -> str:
         """ExecStart= for a command line of the server."""
@@ -129,6 +135,26 @@ class UnitTarget:
     def notes(self) -> tuple[str, ...]:
         """How its words were found, and what its drop-ins set for the time of a run."""
         return tuple(note for member in self.members for note in _notes(member))
+
+    def refuse_if_held(self) -> None:
+        """See that what runs is the service's own.
+
+        Raises:
+            RefusedError: A Draftmark is at work on it, or has left a trial in force.
+        """
+        for member in self.members:
+            hold = member.hold()
+            if hold is None:
+                continue
+            alive = hold.held and not hold.gone
+            what = "tries arms on" if alive else "that is gone has left an arm in force on"
+            raise RefusedError(
+                f"a Draftmark {what} {member.unit.name}: these would be the figures of one, and spoil it",
+                evidence=(f"held by {hold.holder}",) if hold.held else (f"{hold.trial} is in force",),
+                next_step=f"wait until it is done, or end it ({hold.holder.how_to_end})"
+                if alive
+                else f"draftmark restore {member.flags}",
+            )
 
     def client(self) -> EngineClient:
         """A client for the server as it runs."""

@@ -57,6 +57,9 @@ def test_who_holds_it_is_told_and_that_a_trial_is_in_force(lab: Machine, inspect
         assert held["evidence"][2].startswith("measuring since 2")
         assert json.loads(document)["held"]["trial"].endswith("zz-draftmark.trial.conf")
         assert "hazard: a Draftmark is at work on the unit" in inspect("inspect")
+        bench = lab.run([*DRAFTMARK, "bench", f"unit:{NAME}"])
+        assert bench.status == 30, bench.err
+        assert f"pid {os.getpid()}" in bench.err
     lease.restore()
     assert "held" not in hazards(inspect("inspect", "--json"))
 
