@@ -177,7 +177,7 @@ def test_a_keep_that_was_cut_off_after_its_last_step(unit: LiveUnit) -> None:
         lease.abandon()
         token = unit.machine.check(["cat", f"{unit.state}/token"]).strip()
         stopped_short = f"sed -i 's/^    dismantle$/    exit 1/' {unit.state}/agent"
-        keep = f"sh {unit.state}/agent keep {token}"
+        keep = f"sh {unit.state}/agent keep {token} {len(unit.trial(3).encode())}"
         unit.machine.run(["sh", "-c", f"{stopped_short}; {keep}"], data=unit.trial(3))
         assert unit.machine.run(["test", "-e", f"{unit.state}/kept"]).status == 0
         report = restore(unit.host, unit.name, force=True, leave_kept=leave_kept)

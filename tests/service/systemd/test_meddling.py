@@ -12,7 +12,7 @@ import pytest
 from draftmark.errors import DraftmarkError, FailedError, RefusedError, UnrestoredError
 from draftmark.model import Hand, StopOutcome
 from draftmark.service.host import SystemClock
-from draftmark.service.systemd.agent import script
+from draftmark.service.systemd.agent import Code, call_in_place, script
 from draftmark.service.systemd.discover import discover
 from draftmark.service.systemd.lease import Lease
 from draftmark.service.systemd.restore import restore
@@ -407,6 +407,30 @@ def test_a_disk_that_fills_up_under_a_trial_keeps_nothing_from_being_put_back(
         unit.await_restored()
         unit.await_depth(0)
         shell(unit, "rm /run/draftmark/full")
+        assert same(unit) == before
+    finally:
+        shell(unit, "umount /run/draftmark; rmdir /run/draftmark")
+
+
+def test_a_disk_that_is_full_at_the_first_change_leaves_nothing_behind(unit: LiveUnit) -> None:
+    """Nor does the drop-in of a controller that was gone before it had sent all of it."""
+    shell(unit, "mkdir -p /run/draftmark; mount -t tmpfs -o size=400k,mode=755 small /run/draftmark")
+    try:
+        before = same(unit)
+        lease = Lease.open(unit.host, unit.name)
+        unit.machine.run(["sh", "-c", "cat /dev/zero >/run/draftmark/full"])
+        with pytest.raises(FailedError, match="could not edit") as caught:
+            lease.edit(unit.trial(4))
+        assert "No space left" in " ".join(caught.value.evidence)
+        assert unit.machine.run(["test", "-e", unit.dropin.rpartition("/")[0]]).status == 1
+        shell(unit, "rm /run/draftmark/full")
+        token = unit.host.read(f"{unit.state}/token").decode().strip()
+        answer = call_in_place(unit.host, unit.state, "edit", (token, "90"), data=b"[Service]\n")
+        assert answer.code is Code.FAILED
+        assert unit.machine.run(["test", "-e", unit.dropin]).status == 1
+        lease.edit(unit.trial(4))
+        assert lease.restore().saved == ()
+        unit.await_depth(0)
         assert same(unit) == before
     finally:
         shell(unit, "umount /run/draftmark; rmdir /run/draftmark")

@@ -25,6 +25,7 @@ FREEZE_S=3
 VOID=restoring-----------------------
 
 say() { printf '%s\n' "$*" 2>/dev/null || return 0; }
+note() { printf '%s\n' "$*"; } # into a file, whose disk may be full
 fail() { printf '%s\n' "$*" >&2; exit $FAILED; }
 
 # --- where things are ---------------------------------------------------------------------------------------------
@@ -119,7 +120,7 @@ put() { # FILE < content
 
 make_folder() { # PATH, LIST: notes in LIST what did not exist, so that it can be taken away again
     [ -d "$1" ] && return 0
-    make_folder "${1%/*}" "$2" && say "$1" >>"$2" && mkdir -- "$1"
+    make_folder "${1%/*}" "$2" && note "$1" >>"$2" && mkdir -- "$1"
 }
 
 listed() { # LINE FILE
@@ -185,8 +186,8 @@ cmd_open() { # LEASE_S TOKEN HOLDER [FILE…]
     id=$(prop Id)
     [ "$id" = "$UNIT" ] || fail "$UNIT is another name of $id: use $id"
     trap 'undo_open' EXIT
-    begin_state && say "$lease_s" >"$FRESH/lease_s" && say "$token" >"$FRESH/token" &&
-        say "$holder" >"$FRESH/holder" && save_original "$@" && mark "$FRESH/measuring" '' && now &&
+    begin_state && note "$lease_s" >"$FRESH/lease_s" && note "$token" >"$FRESH/token" &&
+        note "$holder" >"$FRESH/holder" && save_original "$@" && mark "$FRESH/measuring" '' && now &&
         mark "$FRESH/heartbeat" "$NOW" && mark "$FRESH/checked" "$NOW" || exit $FAILED
     # Fails when there is a STATE by now. From here on it is ours.
     mv -T -- "$FRESH" "$STATE" 2>/dev/null || { [ -e "$STATE" ] && tell_holder && exit $HELD; exit $FAILED; }
@@ -204,7 +205,7 @@ begin_state() {
     [ -d "$BASE" ] || mkdir -m 755 -p -- "$BASE" || return 1
     FRESH=$BASE/.new.$$.$UNIT
     mkdir -m 700 -- "$FRESH" && true >"$FRESH/lock" && exec 9<"$FRESH/lock" && flock -w 5 9 &&
-        say "$UNIT" >"$FRESH/unit" && say "$SCOPE" >"$FRESH/scope" && true >"$FRESH/made"
+        note "$UNIT" >"$FRESH/unit" && note "$SCOPE" >"$FRESH/scope" && true >"$FRESH/made"
 }
 
 undo_open() {
@@ -234,11 +235,11 @@ save_original() { # FILE…
         number=$((number + 1))
         [ -f "$file" ] && [ -r "$file" ] || continue
         cp -L --preserve=mode,ownership,timestamps -- "$file" "$kept/files/$number" || return 1
-        sum "$kept/files/$number" && say "$SUM $number $file" >>"$kept/sums" || return 1
+        sum "$kept/files/$number" && note "$SUM $number $file" >>"$kept/sums" || return 1
     done <"$kept/paths"
 }
 
-save_was() { if is_up; then say up; else say down; fi >"$1"; }
+save_was() { if is_up; then note up; else note down; fi >"$1"; }
 
 sum() { SUM=$(sha256sum <"$1") && SUM=${SUM%% *}; }
 
@@ -261,12 +262,18 @@ save_dependents() {
 
 # --- the trial's drop-in --------------------------------------------------------------------------------------------
 
-cmd_edit() { # < the drop-in
-    true >>"$STATE/touched" && cat >"$STATE/dropin.wanted" || exit $FAILED
+# Whoever sends it can be gone half-way: a part of it is none.
+receive() { # BYTES < the drop-in
+    cat >"$STATE/dropin.wanted" || return 1
+    [ "$(wc -c <"$STATE/dropin.wanted")" -eq "$1" ] || { rm -f -- "$STATE/dropin.wanted"; return 1; }
+}
+
+cmd_edit() { # BYTES < the drop-in
+    true >>"$STATE/touched" && receive "$1" || exit $FAILED
     make_folder "${DROPIN%/*}" "$STATE/made" || exit $FAILED
     if [ -e "$DROPIN" ]; then cp -- "$DROPIN" "$STATE/dropin.before" || exit $FAILED; fi
     put_aside
-    sum "$STATE/dropin.wanted" && say "$SUM" >>"$STATE/dropin.sums" || exit $FAILED
+    sum "$STATE/dropin.wanted" && note "$SUM" >>"$STATE/dropin.sums" || exit $FAILED
     put "$DROPIN" <"$STATE/dropin.wanted" || { take_edit_back; exit $FAILED; }
     reload && in_force "$DROPIN" || {
         take_edit_back
@@ -322,8 +329,8 @@ lasting_files() {
     for kind in previous.conf previous.made kept made; do say "$PAST/$UNIT.$kind"; done
 }
 
-cmd_keep() { # < the drop-in
-    cat >"$STATE/dropin.wanted" && rm -rf -- "$STATE/before" && mkdir -- "$STATE/before" || exit $FAILED
+cmd_keep() { # BYTES < the drop-in
+    receive "$1" && rm -rf -- "$STATE/before" && mkdir -- "$STATE/before" || exit $FAILED
     observe && was_invoked=$INVOCATION && was_exec=$(effective) || exit $FAILED
     lasting_files | while IFS= read -r file; do
         [ ! -e "$file" ] || cp -p -- "$file" "$STATE/before/${file##*/}" || exit 1

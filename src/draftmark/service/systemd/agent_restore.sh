@@ -210,11 +210,11 @@ put_back_without_state() { # WAIT_S
         say "nothing=1" && tell_active && return
     fi
     trap 'undo_open' EXIT
-    begin_state && say "$VOID" >"$FRESH/token" && say '{}' >"$FRESH/holder" && true >"$FRESH/touched" || exit $FAILED
-    observe && mkdir -- "$FRESH/original" && say "$ACTIVE" >"$FRESH/original/active" &&
-        say none >"$FRESH/original/invocation" && save_was "$FRESH/original/was" || exit $FAILED
+    begin_state && note "$VOID" >"$FRESH/token" && note '{}' >"$FRESH/holder" && true >"$FRESH/touched" || exit $FAILED
+    observe && mkdir -- "$FRESH/original" && note "$ACTIVE" >"$FRESH/original/active" &&
+        note none >"$FRESH/original/invocation" && save_was "$FRESH/original/was" || exit $FAILED
     if [ -e "$DROPIN" ]; then
-        say "${DROPIN%/*}" >"$FRESH/made"
+        note "${DROPIN%/*}" >"$FRESH/made" || exit $FAILED
     else
         plan_undo_of_keep && say "undone_keep=1" || exit $FAILED
     fi

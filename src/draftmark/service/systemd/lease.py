@@ -214,7 +214,8 @@ class Lease:
         Returns:
             The effective command lines, as `systemctl show -p ExecStart` prints them without their last run.
         """
-        return self._done("edit", verb="edit", data=text.encode()).all("exec")
+        data = text.encode()
+        return self._done("edit", str(len(data)), verb="edit", data=data).all("exec")
 
     def compare(self) -> tuple[str, ...]:
         """What somebody else has changed of the unit's files since it is held, in words; `altered` afterwards.
@@ -306,7 +307,8 @@ class Lease:
         Raises:
             FailedError: It could not be written, or has not the effect of the trial's: the trial's is there again.
         """
-        answer = self._done("keep", verb="keep the drop-in of", data=text.encode())
+        data = text.encode()
+        answer = self._done("keep", str(len(data)), verb="keep the drop-in of", data=data)
         self._end()
         return answer.get("kept")
 
@@ -357,7 +359,7 @@ class Lease:
             raise FailedError(
                 f"could not {verb} {self._unit}",
                 evidence=(*answer.evidence, *answer.all("busy")),
-                next_step=f"see the reason above; `draftmark restore unit:{self._unit}` puts the original back",
+                next_step="see the reason above, then run it again; the service is put back",
             )
         return answer
 
