@@ -39,7 +39,8 @@ class Killed:
         return self.unit.machine.run(command, data=data)
 
     def here(self, last: int, command: str, *words: str, data: str = "") -> Ended:
-        return self.run(last, f"{self.unit.state}/agent", command, TOKEN, *words, data=data)
+        sized = (str(len(data.encode())),) if command in ("edit", "keep") else ()
+        return self.run(last, f"{self.unit.state}/agent", command, TOKEN, *sized, *words, data=data)
 
     def open(self, last: int = -1) -> Ended:
         return self.run(last, "draftmark", "open", self.unit.name, "--system", "60", TOKEN, "{}")
