@@ -3,13 +3,30 @@
 from __future__ import annotations
 
 import argparse
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 
 from draftmark.ports import Host
 from draftmark.service.local import LocalHost
 
 _OPEN = ExitStack()
 _CONNECTED: dict[str, Host] = {}
+_LISTENERS: list[Callable[[str], None]] = []
+
+
+@contextmanager
+def listening(tell: Callable[[str], None]) -> Iterator[None]:
+    """While inside, `tell` is told when a lost connection is waited for; from another thread."""
+    _LISTENERS.append(tell)
+    try:
+        yield
+    finally:
+        _LISTENERS.remove(tell)
+
+
+def _waits(what: str) -> None:
+    for tell in tuple(_LISTENERS):
+        tell(what)
 
 
 def add_argument(parser: argparse.ArgumentParser) -> None:
@@ -44,7 +61,7 @@ def host_at(destination: str | None) -> Host:
     if destination not in _CONNECTED:
         from draftmark.service.ssh import SshHost
 
-        _CONNECTED[destination] = _OPEN.enter_context(SshHost.connect(destination))
+        _CONNECTED[destination] = _OPEN.enter_context(SshHost.connect(destination, on_wait=_waits))
     return _CONNECTED[destination]
 
 

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from draftmark.cli import compose, load_options, load_sizes, options, surface
+from draftmark.cli import compose, hosts, load_options, load_sizes, options, surface
 from draftmark.cli.output import progress_console
 from draftmark.cli.planning import Planned, planned
 from draftmark.cli.progress import RunProgress
@@ -122,6 +122,7 @@ def sweep(work: Planned, directory: RunDirectory, *, keep: bool = False) -> None
     finished = directory.finished()
     with (
         RunProgress(progress_console(), total=len(work.info.schedule) or None, done=len(finished)) as observer,
+        hosts.listening(lambda what: observer.waits(what, None)),
         work.target.rig(clock, observer.waits) as rig,
     ):
         loop = Sweep(
