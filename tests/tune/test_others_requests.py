@@ -13,7 +13,7 @@ from draftmark.cli.reporting import rederive
 from draftmark.cli.rig import Rig, looks_away
 from draftmark.errors import RefusedError
 from draftmark.load.client import LoadRun
-from draftmark.model import Activity, Foreign, TrialStatus
+from draftmark.model import Activity, Foreign, Trial, TrialStatus
 from draftmark.run.records import encode_document
 from draftmark.testing.fakes import FakeClient, FakeEngine, FakeLoad, FakeWorld, fake_ends
 from draftmark.tune.foreign import Watch, requests_of_others
@@ -45,15 +45,16 @@ def sweep_beside(lab: Lab, beside: Beside, policy: Foreign) -> Sweep:
     def they_end(_what: str, _limit_s: float) -> None:
         lab.world.inside = 0
 
+    def after(trial: Trial) -> None:
+        rederive(lab.directory, only=trial.number)
+
     trials = dataclasses.replace(
         sweep.trials,
         load=beside,
         watch=Watch(clock=lab.world.clock, policy=policy),
         drain=dataclasses.replace(sweep.trials.drain, on_wait=they_end),
     )
-    return dataclasses.replace(
-        sweep, trials=trials, after=lambda trial: rederive(lab.directory, only=trial.number) and None
-    )
+    return dataclasses.replace(sweep, trials=trials, after=after)
 
 
 KINDS = [({"tokens": 500}, "others used the server"), ({"staying": 2}, "2 requests in flight that are not ours")]
@@ -122,9 +123,10 @@ def test_a_record_of_a_trial_that_ended_in_the_middle_of_a_measurement_is_read(t
     """As earlier versions wrote it: its counters, and no health of the client."""
     lab = Lab(tmp_path / "run", FakeWorld(truth_tok_s=speed), rounds=1, arms=(OFF, D4))
     lab.sweep().run()
-    for missing in ("client", "counters", "disturbed"):
+    without: list[dict[str, Any]] = [{"client": {}}, {"counters": {}}, {"disturbed": {}}]
+    for missing in without:
         trial = dataclasses.replace(
-            lab.directory.load().trials[1].trial, status=TrialStatus.VOID, because="others", **{missing: {}}
+            lab.directory.load().trials[1].trial, status=TrialStatus.VOID, because="others", **missing
         )
         path = lab.directory.path / "trials" / trial.directory
         (path / "trial.json").write_bytes(encode_document(trial))
