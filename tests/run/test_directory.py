@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -166,6 +168,27 @@ def test_disk_full(tmp_path: Path) -> None:
         with pytest.raises(StorageError):
             writer.request(request(1))
         writer.close()
+
+
+def test_a_place_that_is_gone_in_mid_run_was_no_bad_choice_of_the_users(tmp_path: Path) -> None:
+    run = RunDirectory.create(tmp_path / "run", info())
+    begin = Action(at="2026-11-29T12:00:01.000Z", at_s=0.0, what="begin", trial=None, detail={})
+    shutil.rmtree(tmp_path / "run")
+    with pytest.raises(BadInputError):
+        run.action(begin)
+    run = RunDirectory.create(tmp_path / "run", info())
+    run.action(begin)
+    writer = run.trial("01-off")
+    shutil.rmtree(tmp_path / "run")
+    calls: list[Callable[[], object]] = [
+        lambda: run.action(begin),
+        lambda: run.write("result.json", b"{}"),
+        lambda: writer.request(request(1)),
+    ]
+    for call in calls:
+        with pytest.raises(StorageError, match="removed or made read-only") as caught:
+            call()
+        assert caught.value.exit_status == 50
 
 
 def test_documents_have_one_form() -> None:

@@ -37,11 +37,15 @@ _TRIAL_DIRECTORY = re.compile(r"^(\d+)-(?!.*\.interrupted-\d+$).+$")
 
 
 @contextlib.contextmanager
-def storing(path: Path) -> Iterator[None]:
+def storing(path: Path, *, begun: bool = False) -> Iterator[None]:
     """Turn what the file system says into the errors that users read.
 
+    Args:
+        path: The run directory.
+        begun: It could be written before, in this very run: the user has named a good one.
+
     Raises:
-        StorageError: The disk is full, a quota is used up, or the device failed.
+        StorageError: The disk is full, a quota is used up, the device failed, or it is not to be written any more.
         BadInputError: The path cannot be written at all.
     """
     try:
@@ -53,6 +57,12 @@ def storing(path: Path) -> Iterator[None]:
                 "a record of the run could not be written",
                 evidence=evidence,
                 next_step=f"free some space, then: draftmark tune --resume {path}",
+            ) from None
+        if begun and error.errno in (errno.ENOENT, errno.EROFS, errno.EACCES, errno.EPERM):
+            raise StorageError(
+                f"the run directory {path} was removed or made read-only during the run",
+                evidence=evidence,
+                next_step="begin a new run, in a directory that stays",
             ) from None
         advice = "name a directory that you may write to: --run DIR"
         if error.errno in (errno.EMFILE, errno.ENFILE):
@@ -98,7 +108,7 @@ class TrialWriter:
 
     def request(self, record: RequestRecord) -> None:
         """Append one request record, through to the kernel."""
-        with storing(self._run):
+        with storing(self._run, begun=True):
             if self._requests is None:
                 self._requests = self._requests_path.open("ab", buffering=0)
             line = encode_line(record)
@@ -108,7 +118,7 @@ class TrialWriter:
 
     def text(self, name: str, content: str) -> None:
         """A file beside the records, such as `metrics.before.prom`."""
-        with storing(self._run):
+        with storing(self._run, begun=True):
             write_atomically(self.path / name, content.encode())
 
     def document(self, name: str, content: object) -> None:
@@ -117,14 +127,14 @@ class TrialWriter:
 
     def data(self, name: str, content: bytes) -> None:
         """A file beside the records, from its bytes."""
-        with storing(self._run):
+        with storing(self._run, begun=True):
             write_atomically(self.path / name, content)
 
     def scrub_log(self, redactor: Redactor) -> None:
         """Secrets out of the server's log: some servers print their command line. Large logs go line by line."""
         if not redactor.values or not self.log.is_file():
             return
-        with storing(self._run):
+        with storing(self._run, begun=True):
             beside = self.log.with_name(f".{self.log.name}.part")
             changed = False
             with self.log.open("rb") as old, beside.open("wb") as new:
@@ -154,6 +164,7 @@ class RunDirectory:
 
     def __init__(self, path: Path, info: RunInfo) -> None:
         self.path = path
+        self._begun = False
         self.info = info
 
     @classmethod
@@ -218,16 +229,17 @@ class RunDirectory:
 
     def action(self, action: Action) -> None:
         """Append one action. What a power cut has torn off goes first, so that the rest stays readable."""
-        with storing(self.path), (self.path / "actions.jsonl").open("a+b", buffering=0) as file:
+        with storing(self.path, begun=self._begun), (self.path / "actions.jsonl").open("a+b", buffering=0) as file:
             size = file.seek(0, os.SEEK_END)
             if size and os.pread(file.fileno(), 1, size - 1) != b"\n":
                 file.truncate(os.pread(file.fileno(), size, 0).rfind(b"\n") + 1)
             file.write(encode_line(action))
+        self._begun = True
 
     def trial(self, directory: str) -> TrialWriter:
         """Begin a trial. What an interrupted try left under that name is kept beside it, out of every figure."""
         path = self.path / "trials" / directory
-        with storing(self.path):
+        with storing(self.path, begun=self._begun):
             if path.exists():
                 attempt = 1
                 while (aside := path.with_name(f"{directory}.interrupted-{attempt}")).exists():
@@ -287,7 +299,7 @@ class RunDirectory:
 
     def write(self, name: str, data: bytes) -> Path:
         """A derived file, such as `result.json`; replaced as a whole."""
-        with storing(self.path):
+        with storing(self.path, begun=self._begun):
             write_atomically(self.path / name, data)
         return self.path / name
 
