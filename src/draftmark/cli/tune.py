@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from draftmark.cli import compose, hosts, load_options, load_sizes, options, surface
+from draftmark.cli.inconclusive import next_step
 from draftmark.cli.output import progress_console
 from draftmark.cli.planning import Planned, planned
 from draftmark.cli.progress import RunProgress
@@ -29,9 +30,6 @@ from draftmark.tune.runner import Journal, Sweep
 from draftmark.tune.startup import refuse_taken
 from draftmark.tune.trial import TrialRunner
 
-_INCONCLUSIVE = (
-    "next: a quieter host, more rounds (--rounds), or more and longer answers (--requests, --max-tokens)"
-)
 _START_S = 600.0
 # What a run fixes at its beginning; giving it again with --resume would be ignored.
 _FIXED = (
@@ -96,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
     write_reports(directory, result)
     show(directory, result, as_json=args.json, to_run=_to_run(work, result, asked=args.keep))
     if result["exit_status"] == 40:
-        progress_console().print(_INCONCLUSIVE, markup=False, soft_wrap=True)
+        progress_console().print(next_step(result, str(path)), markup=False, soft_wrap=True)
     return 0 if args.keep and result["exit_status"] == 10 else int(result["exit_status"])
 
 

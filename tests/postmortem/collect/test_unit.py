@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 
 import pytest
@@ -14,6 +15,7 @@ from draftmark.ports import Completed
 from draftmark.postmortem.collect import Collected, collect_unit, windows
 from draftmark.postmortem.collect.gathering import Reader, close_names
 from draftmark.postmortem.collect.journal import FIELDS
+from draftmark.postmortem.intake import Hints, read_bytes
 from draftmark.testing.hosts import Entry, JournalHost, ScriptedHost
 
 T = 1_795_969_000.0
@@ -107,6 +109,18 @@ def test_root_reads_properties_journal_and_kernel_log(read: Reader) -> None:
     assert messages(collected, "kernel log") == ["oom-kill:constraint=CONSTRAINT_MEMCG"]
     assert list(missed(collected)) == ["cgroup memory events"]
     assert world.running == 0
+
+
+def test_a_line_is_shown_as_journalctl_shows_it() -> None:
+    """The record that it travels in is JSON, where quotes and control characters are escaped."""
+    line = '/opt/crash.sh: line 2: 131971 Segmentation fault      "$@"'
+    read = partial(read_bytes, hints=Hints(()))
+    entries = [*run_of(0, 60, "a"), printed(30, line), printed(31, "\x1b[31mred\x1b[0m \x07end")]
+    [journal] = [s for s in collect_unit(host(entries), UNIT, read=read).sources if s.name == f"journal of {UNIT}"]
+    raws = [each.raw for each in journal.lines]
+    assert line in raws
+    assert "red \ufffdend" in raws
+    assert not [raw for raw in raws if raw.startswith("{")]
 
 
 def test_no_command_changes_anything_or_waits_for_somebody(read: Reader) -> None:

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from draftmark.ports import Completed, Host
-from draftmark.postmortem.model import Source, Unread
+from draftmark.postmortem.intake.clean import printable
+from draftmark.postmortem.model import Line, Source, Unread
 
 Reader = Callable[[str, "bytes | Iterable[bytes]"], Source]
 """Makes a source of a name and of bytes; given by the caller, who knows what lines are looked for."""
@@ -52,7 +53,9 @@ class Gathering:
         as_root: bool = False,
     ) -> None:
         """Keep a source; `argv` shows it to people."""
-        self.sources.append(replace(self.read(name, data), command=self._typed(argv, as_root=as_root)))
+        source = self.read(name, data)
+        lines = tuple(map(_as_journalctl_shows, source.lines))
+        self.sources.append(replace(source, lines=lines, command=self._typed(argv, as_root=as_root)))
         self.annotate(notes)
 
     def annotate(self, notes: Iterable[str]) -> None:
@@ -99,6 +102,12 @@ class Gathering:
     def done(self, unit: str | None) -> Collected:
         """What came together."""
         return Collected(tuple(self.sources), tuple(self.unread), unit)
+
+
+def _as_journalctl_shows(line: Line) -> Line:
+    """A journal is asked for as JSON, which people who look there do not see: no record is shown whole."""
+    record = line.raw.startswith("{") and '"__REALTIME_TIMESTAMP"' in line.raw and '"_BOOT_ID"' in line.raw
+    return replace(line, raw=printable(line.text, len(line.raw))) if record and line.text else line
 
 
 def reason(ended: Completed, argv: Sequence[str]) -> str:
