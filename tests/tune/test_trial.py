@@ -450,6 +450,22 @@ def test_a_host_that_is_lost_and_comes_back_is_put_back(tmp_path: Path, event: s
     assert lab.directory.load().actions[-1].what == "restored"
 
 
+def test_that_the_service_is_not_back_outweighs_that_it_is_not_on_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = Lab(tmp_path / "run", FakeWorld(truth_tok_s=speed))
+    sweep = lab.sweep()
+
+    def away(_ends: object, *, hurry: bool) -> bool:
+        shutil.rmtree(lab.directory.path)
+        lab.directory.path.touch()
+        raise UnrestoredError("it is still away")
+
+    monkeypatch.setattr(type(sweep.ends), "put_back", away)
+    with pytest.raises(UnrestoredError, match="still away"):
+        sweep.run()
+
+
 @pytest.mark.parametrize("error", [FailedError("it has put it back"), UnrestoredError("it is still away")])
 def test_a_host_that_stays_away_is_told(tmp_path: Path, error: FailedError | UnrestoredError) -> None:
     class Away(FakeWorld):

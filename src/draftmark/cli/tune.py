@@ -6,7 +6,7 @@ import argparse
 import os
 import shlex
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from draftmark.cli.planning import Planned, planned
 from draftmark.cli.progress import RunProgress
 from draftmark.cli.reporting import rederive, show, write_reports
 from draftmark.cli.searching import learned_from
-from draftmark.errors import DraftmarkError, Interrupted, RefusedError, UsageError
+from draftmark.errors import DraftmarkError, Interrupted, RefusedError, StorageError, UsageError
 from draftmark.load.client import run_closed_loop
 from draftmark.model import Arm, Trial
 from draftmark.run.directory import RunDirectory
@@ -159,13 +159,15 @@ def sweep(work: Planned, directory: RunDirectory, *, keep: bool = False) -> None
         try:
             loop.run()
         except Interrupted as stop:
-            journal.write("interrupted", detail={"signal": stop.signum})
-            rederive(directory)
+            with suppress(StorageError):
+                journal.write("interrupted", detail={"signal": stop.signum})
+                rederive(directory)
             observer.note(f"go on with: draftmark tune --resume {shlex.quote(str(directory.path))}")
             raise
         except DraftmarkError:
             if directory.finished():
-                rederive(directory)  # what ended it may bear on the verdict
+                with suppress(StorageError):
+                    rederive(directory)  # what ended it may bear on the verdict
             raise
 
 

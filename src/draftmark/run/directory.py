@@ -58,7 +58,7 @@ def storing(path: Path, *, begun: bool = False) -> Iterator[None]:
                 evidence=evidence,
                 next_step=f"free some space, then: draftmark tune --resume {path}",
             ) from None
-        if begun and error.errno in (errno.ENOENT, errno.EROFS, errno.EACCES, errno.EPERM):
+        if begun and error.errno in (errno.ENOENT, errno.ENOTDIR, errno.EROFS, errno.EACCES, errno.EPERM):
             raise StorageError(
                 f"the run directory {path} was removed or made read-only during the run",
                 evidence=evidence,

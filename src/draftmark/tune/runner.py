@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from draftmark.errors import BusyError, DraftmarkError, FailedError, RefusedError
+from draftmark.errors import BusyError, DraftmarkError, FailedError, RefusedError, StorageError
 from draftmark.model import Arm, Foreign, Hand, Trial, TrialStatus
 from draftmark.ports import Clock
 from draftmark.run.directory import RunDirectory
@@ -113,7 +114,8 @@ class Sweep:
             hurry = False
         except DraftmarkError as error:
             hurry = False
-            self._note_others(error)
+            with suppress(StorageError):  # what ended the run is told, on record or not
+                self._note_others(error)
             raise
         finally:
             if kept is None:
@@ -133,10 +135,11 @@ class Sweep:
         try:
             serves = self.ends.put_back(hurry=hurry)
         except DraftmarkError as error:
-            self.journal.write("not-restored", detail={"because": error.what})
+            with suppress(StorageError):  # that the service is not back outweighs that it is not on record
+                self.journal.write("not-restored", detail={"because": error.what})
+                self._note_altered()
             raise
-        finally:
-            self._note_altered()
+        self._note_altered()
         seconds = round(self.ends.clock.monotonic() - began, 3)
         self.journal.write("restored", detail={"serves": serves, "seconds": seconds, "restarted": stay.vacant})
 
