@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from hashlib import sha256
 
 import pytest
 from tests.lab.machine import Ended
@@ -39,8 +40,9 @@ class Killed:
         return self.unit.machine.run(command, data=data)
 
     def here(self, last: int, command: str, *words: str, data: str = "") -> Ended:
-        sized = (str(len(data.encode())),) if command in ("edit", "keep") else ()
-        return self.run(last, f"{self.unit.state}/agent", command, TOKEN, *sized, *words, data=data)
+        if data:
+            words = (sha256(data.encode()).hexdigest(), *words)
+        return self.run(last, f"{self.unit.state}/agent", command, TOKEN, *words, data=data)
 
     def open(self, last: int = -1) -> Ended:
         return self.run(last, "draftmark", "open", self.unit.name, "--system", "60", TOKEN, "{}")
@@ -88,7 +90,7 @@ def test_it_is_put_back_whenever_it_was_killed(
         if command == "open":
             return killed.open(last)
         name, *words = command.split()
-        return killed.here(last, name, *words, data=unit.trial(3))
+        return killed.here(last, name, *words, data=unit.trial(3) if name in ("edit", "keep") else "")
 
     prepared(unit)
     assert act(0).status == 0

@@ -6,6 +6,7 @@ import os
 import subprocess
 import threading
 from collections.abc import Callable
+from hashlib import sha256
 
 import pytest
 from tests.lab.machine import Machine
@@ -177,7 +178,7 @@ def test_a_keep_that_was_cut_off_after_its_last_step(unit: LiveUnit) -> None:
         lease.abandon()
         token = unit.machine.check(["cat", f"{unit.state}/token"]).strip()
         stopped_short = f"sed -i 's/^    dismantle$/    exit 1/' {unit.state}/agent"
-        keep = f"sh {unit.state}/agent keep {token} {len(unit.trial(3).encode())}"
+        keep = f"sh {unit.state}/agent keep {token} {sha256(unit.trial(3).encode()).hexdigest()}"
         unit.machine.run(["sh", "-c", f"{stopped_short}; {keep}"], data=unit.trial(3))
         assert unit.machine.run(["test", "-e", f"{unit.state}/kept"]).status == 0
         report = restore(unit.host, unit.name, force=True, leave_kept=leave_kept)
@@ -188,6 +189,44 @@ def test_a_keep_that_was_cut_off_after_its_last_step(unit: LiveUnit) -> None:
         unit.await_depth(0)
     after = unit.snapshot()
     assert (after.files, after.command) == (before.files, before.command)
+
+
+def test_a_drop_in_that_was_cut_on_its_way_is_not_put_in_force(unit: LiveUnit) -> None:
+    """The pipe of a controller that dies ends, and that looks like the end of what it sends."""
+    lease = held(unit)
+    lease.edit(unit.trial(3))
+    before = unit.snapshot().without_state()
+    token = unit.machine.check(["cat", f"{unit.state}/token"]).strip()
+    whole = unit.trial(4)
+    for command, arrived in (("edit", 0), ("edit", 40), ("keep", 0)):
+        words = ["sh", f"{unit.state}/agent", command, token, sha256(whole.encode()).hexdigest()]
+        ended = unit.machine.run(words, data=whole[:arrived])
+        assert (ended.status, ended.err.strip()) == (1, "the drop-in did not arrive whole; nothing was changed")
+        assert unit.snapshot().without_state() == before
+    lease.restore()
+
+
+def test_on_a_full_disk_an_edit_fails_and_leaves_nothing(unit: LiveUnit) -> None:
+    """What is ours is known by lists in the state: what could not be noted there is not made."""
+    before, machine = unit.snapshot(), unit.machine
+    machine.check(["mkdir", "-p", "/run/draftmark"])
+    machine.check(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", "/run/draftmark"])
+    try:
+        lease = held(unit)
+        held_now = unit.snapshot().without_state()
+        machine.run(["sh", "-c", "cat /dev/zero >/run/draftmark/full"])
+        for free_pages in range(3):  # for nothing; for the drop-in; for the list of folders, not that of checksums
+            with pytest.raises(FailedError) as raised:
+                lease.edit(unit.trial(3))
+            assert any("I/O error" in line or "No space left" in line for line in raised.value.evidence), free_pages
+            lease.clear()
+            machine.check(["truncate", "-s", "-4096", "/run/draftmark/full"])
+        assert unit.snapshot().without_state().command == held_now.command
+        lease.restore()
+    finally:
+        machine.check(["umount", "-l", "/run/draftmark"])
+        machine.run(["rmdir", "/run/draftmark"])
+    assert unit.snapshot() == before
 
 
 def test_the_keep_before_comes_back_and_what_was_edited_is_saved(unit: LiveUnit) -> None:

@@ -5,7 +5,8 @@
 #   sh -c 'SCRIPT=$(cat); eval "$SCRIPT"' draftmark COMMAND UNIT SCOPE … < script
 #       open LEASE_S TOKEN HOLDER [FILE…]      restore WAIT_S [force|HOLDER [leave]]      status
 #   sh STATE/agent COMMAND …
-#       beat|measure|compare|edit|clear|look|stop|start|keep|leave|close|restore TOKEN …   check
+#       beat|measure|compare|clear|look|stop|start|leave|close|restore TOKEN …   check
+#       edit|keep TOKEN SHA256 < drop-in
 #
 # SCOPE is --system or --user. Answers are key=value lines. Exit status: 0 done, 1 failed (why is on stderr), 3 the
 # token is no longer the holder's, 4 busy, 5 somebody else holds the unit, 6 not finished yet: call again.
@@ -24,8 +25,8 @@ FAILED=1 LOST=3 BUSY=4 HELD=5 PENDING=6
 FREEZE_S=3
 VOID=restoring-----------------------
 
-say() { printf '%s\n' "$*" 2>/dev/null || return 0; }
-note() { printf '%s\n' "$*"; } # into a file, whose disk may be full
+say() { printf '%s\n' "$*" 2>/dev/null || return 0; } # to whoever asked, who may be gone
+note() { printf '%s\n' "$*" | cat; }                   # into a file, whose disk may be full: cat says so
 fail() { printf '%s\n' "$*" >&2; exit $FAILED; }
 
 # --- where things are ---------------------------------------------------------------------------------------------
@@ -80,7 +81,7 @@ END
 is_up() { case $ACTIVE in active | activating | reloading | refreshing) return 0 ;; esac; return 1; }
 
 # The effective command lines, without when and as what they last ran.
-effective() { prop ExecStart | while IFS= read -r line; do say "${line%% ; start_time=*}"; done; }
+effective() { prop ExecStart | while IFS= read -r line; do say "${line%% ; start_time=*}"; done | cat; }
 tell_effective() { effective | while IFS= read -r line; do say "exec=$line"; done; }
 
 # --- time: hundredths of a second since boot, which no clock change moves -----------------------------------------
@@ -262,18 +263,12 @@ save_dependents() {
 
 # --- the trial's drop-in --------------------------------------------------------------------------------------------
 
-# Whoever sends it can be gone half-way: a part of it is none.
-receive() { # BYTES < the drop-in
-    cat >"$STATE/dropin.wanted" || return 1
-    [ "$(wc -c <"$STATE/dropin.wanted")" -eq "$1" ] || { rm -f -- "$STATE/dropin.wanted"; return 1; }
-}
-
-cmd_edit() { # BYTES < the drop-in
-    true >>"$STATE/touched" && receive "$1" || exit $FAILED
-    make_folder "${DROPIN%/*}" "$STATE/made" || exit $FAILED
+cmd_edit() { # SHA256 < the drop-in
+    receive "$1" && true >>"$STATE/touched" || exit $FAILED
+    make_folder "${DROPIN%/*}" "$STATE/made" && rm -f -- "$STATE/dropin.before" || exit $FAILED
     if [ -e "$DROPIN" ]; then cp -- "$DROPIN" "$STATE/dropin.before" || exit $FAILED; fi
     put_aside
-    sum "$STATE/dropin.wanted" && note "$SUM" >>"$STATE/dropin.sums" || exit $FAILED
+    note "$1" >>"$STATE/dropin.sums" || exit $FAILED
     put "$DROPIN" <"$STATE/dropin.wanted" || { take_edit_back; exit $FAILED; }
     reload && in_force "$DROPIN" || {
         take_edit_back
@@ -281,6 +276,12 @@ cmd_edit() { # BYTES < the drop-in
     }
     rm -f -- "$STATE/dropin.before" "$STATE/dropin.wanted"
     tell_effective
+}
+
+# Whole, or not at all: the pipe of a controller that is gone ends as the file would.
+receive() { # SHA256 < the drop-in
+    cat >"$STATE/dropin.wanted" && sum "$STATE/dropin.wanted" || return 1
+    [ "$SUM" = "${1:-}" ] || fail "the drop-in did not arrive whole; nothing was changed"
 }
 
 in_force() { # FILE
@@ -329,7 +330,7 @@ lasting_files() {
     for kind in previous.conf previous.made kept made; do say "$PAST/$UNIT.$kind"; done
 }
 
-cmd_keep() { # BYTES < the drop-in
+cmd_keep() { # SHA256 < the drop-in
     receive "$1" && rm -rf -- "$STATE/before" && mkdir -- "$STATE/before" || exit $FAILED
     observe && was_invoked=$INVOCATION && was_exec=$(effective) || exit $FAILED
     lasting_files | while IFS= read -r file; do

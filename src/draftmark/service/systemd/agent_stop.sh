@@ -183,7 +183,7 @@ who_waits() { # PORT
 
 # A server that is deaf and lives is restarted by a restore, whatever its invocation.
 close_sockets() { # PORT
-    note "$INVOCATION" >"$STATE/deaf" 2>/dev/null || return 0
+    note "$INVOCATION" >"$STATE/deaf" || return 0
     ss -KHtn state listening state established state close-wait "( sport = :$1 )" >/dev/null 2>&1
     [ -n "$(ss -Hltn "( sport = :$1 )")" ] || say "closed=1"
 } 2>/dev/null

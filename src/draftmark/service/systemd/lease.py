@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from hashlib import sha256
 
 from draftmark.errors import FailedError, HostError, RefusedError
 from draftmark.ports import Host
@@ -214,8 +215,7 @@ class Lease:
         Returns:
             The effective command lines, as `systemctl show -p ExecStart` prints them without their last run.
         """
-        data = text.encode()
-        return self._done("edit", str(len(data)), verb="edit", data=data).all("exec")
+        return self._sent("edit", text, verb="edit").all("exec")
 
     def compare(self) -> tuple[str, ...]:
         """What somebody else has changed of the unit's files since it is held, in words; `altered` afterwards.
@@ -307,8 +307,7 @@ class Lease:
         Raises:
             FailedError: It could not be written, or has not the effect of the trial's: the trial's is there again.
         """
-        data = text.encode()
-        answer = self._done("keep", str(len(data)), verb="keep the drop-in of", data=data)
+        answer = self._sent("keep", text, verb="keep the drop-in of")
         self._end()
         return answer.get("kept")
 
@@ -350,6 +349,11 @@ class Lease:
         self._ready()
         return self._judge(self._call(command, *words, data=data), verb)
 
+    def _sent(self, command: str, text: str, *, verb: str) -> Answer:
+        """With its checksum: what is cut on the way is not taken for all of it."""
+        data = text.encode()
+        return self._done(command, sha256(data).hexdigest(), verb=verb, data=data)
+
     def _judge(self, answer: Answer, verb: str) -> Answer:
         if answer.code is Code.LOST:
             raise self._lose()
@@ -359,7 +363,7 @@ class Lease:
             raise FailedError(
                 f"could not {verb} {self._unit}",
                 evidence=(*answer.evidence, *answer.all("busy")),
-                next_step="see the reason above, then run it again; the service is put back",
+                next_step="see the reason above, and run it again",
             )
         return answer
 
