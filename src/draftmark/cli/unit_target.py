@@ -281,11 +281,25 @@ def _notes(member: MemberUnit) -> Iterator[str]:
             f"the unit's own ExecStart= ({own.where}) has changed since a choice was kept: the arms are of the "
             "line before; draftmark restore takes what was kept away"
         )
+    if not member.unit.active:
+        yield _down(member)
     for trigger in member.unit.triggers:
         if trigger.active:
             yield f"tune would be refused: {trigger.what} ({trigger.line})"
     for each in member.safe.because:
         yield f"while it is tuned, {each.setting}: {each.reason} ({each.line})"
+
+
+def _down(member: MemberUnit) -> str:
+    """Of a unit that does not run: a start of it makes systemd forget how it had ended."""
+    state, result = (member.unit.properties.get(name) for name in ("ActiveState", "Result"))
+    found = (
+        f"{member.unit.name} does not run now ({state}" + (f", Result={result}" if state == "failed" else "") + ")"
+    )
+    left = f"{found}: a run starts it and leaves it stopped"
+    if state != "failed":
+        return left
+    return f"{left}, and systemd then calls it inactive; draftmark why {member.flags} says why it failed"
 
 
 def unit_target(args: argparse.Namespace, members: Sequence[Member], engine: Engine | None = None) -> UnitTarget:
