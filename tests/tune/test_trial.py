@@ -456,7 +456,7 @@ def test_that_the_service_is_not_back_outweighs_that_it_is_not_on_record(
     lab = Lab(tmp_path / "run", FakeWorld(truth_tok_s=speed))
     sweep = lab.sweep()
 
-    def away(_ends: object, *, hurry: bool) -> bool:
+    def away(_ends: object, **_how: bool) -> bool:
         shutil.rmtree(lab.directory.path)
         lab.directory.path.touch()
         raise UnrestoredError("it is still away")

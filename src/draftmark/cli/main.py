@@ -84,9 +84,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     _own_signals(serving=bool(_SERVING.intersection(words[:1])))
     try:
+        return _ended(words)
+    finally:
+        _mute_what_broke()
+
+
+def _ended(words: list[str]) -> int:
+    try:
         status = _dispatch(words)
         if sys.stdout is not None:
-            sys.stdout.flush()
+            with contextlib.suppress(BrokenPipeError):  # whoever read it has seen enough
+                sys.stdout.flush()
         return status
     except Interrupted as stop:
         _say(f"draftmark: stopped by {signal.Signals(stop.signum).name}; everything is as it was")
@@ -94,18 +102,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     except DraftmarkError as error:
         _show(error)
         return error.exit_status
-    except OSError as error:
-        if not isinstance(error, BrokenPipeError):
-            _say(f"error: {error.strerror or error}: {error.filename or 'output'}")
-            return DraftmarkError.exit_status
-        # The reader went away (`draftmark … | head`): not our error, and nobody is there to be told.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # `draftmark … | head`: not our error, and nobody is there to be told
         return 0
+    except OSError as error:
+        _say(f"error: {error.strerror or error}: {error.filename or 'output'}")
+        return DraftmarkError.exit_status
     except Exception as error:  # a fault of ours: the user still gets what, evidence and next step
         if os.environ.get("DRAFTMARK_DEBUG"):
             raise
         _show(_fault(error))
         return DraftmarkError.exit_status
+
+
+def _mute_what_broke() -> None:
+    """What could not be written is not tried again when Python ends: that would be another status, and noise."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:
+                stream.flush()
+        except (OSError, ValueError):
+            with contextlib.suppress(OSError, ValueError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _dispatch(words: list[str]) -> int:
@@ -126,7 +143,10 @@ def _dispatch(words: list[str]) -> int:
             _load(module).add_arguments(sub)
     if verb in _HIDDEN:
         _load(_HIDDEN[verb][0]).add_arguments(commands.add_parser(verb, description=_HIDDEN[verb][1]))
-    args = parser.parse_args(words)
+    try:
+        args = parser.parse_args(words)
+    except SystemExit as told:  # help, or the version: whether that could be written is seen as for a verb
+        return int(told.code or 0)
     if args.verb is None:
         parser.print_help()
         return 0
@@ -201,5 +221,6 @@ def _show(error: DraftmarkError) -> None:
 
     error.what, error.next_step = text(error.what), text(error.next_step)
     error.evidence = tuple(text(line) for line in error.evidence)
-    with contextlib.suppress(OSError):  # whoever reads stderr may be gone, or its disk full: the status still tells
+    # Whoever reads stderr may be gone (rich then exits), or its disk full: the status still tells.
+    with contextlib.suppress(OSError, SystemExit):
         print_error(error, Console(stderr=True, soft_wrap=True))

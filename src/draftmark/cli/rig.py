@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from draftmark.model import Foreign
@@ -33,6 +33,7 @@ class Rig:
         reach: From a URL on the server's host to the one by which it is reached from here.
         look: Commands by which people look after the service.
         load: Sends the requests from elsewhere than here; None from here.
+        kept: Where what is kept lies, and how to undo it, a line each; none where nothing is.
     """
 
     engine: Engine
@@ -45,6 +46,7 @@ class Rig:
     reach: Callable[[str], str] = as_it_stands
     look: tuple[str, ...] = ()
     load: Load | None = None
+    kept: Callable[[], Sequence[str]] = tuple
 
     def drain(self, clock: Clock, on_wait: OnWait) -> Drain:
         """How it is stopped."""

@@ -102,8 +102,13 @@ class Target(Protocol):
         """A command line of it for people, secrets hidden."""
         ...
 
-    def to_run(self, command: tuple[str, ...]) -> str:
-        """How people make it run with that command line."""
+    def to_run(self, command: tuple[str, ...], options: str = "") -> str:
+        """How people make it run with that command line.
+
+        Args:
+            command: Of an arm.
+            options: Those by which it was found.
+        """
         ...
 
     def change(self, command: tuple[str, ...]) -> dict[str, Any]:
@@ -160,7 +165,7 @@ class CommandTarget:
         """With the variables it needs, ready for a shell or for `cmd:`, secrets hidden."""
         return self.redactor.text(self._line(self.redactor.command(command)))
 
-    def to_run(self, command: tuple[str, ...]) -> str:
+    def to_run(self, command: tuple[str, ...], options: str = "") -> str:  # noqa: ARG002 - as every target
         """The same with its secrets: to be typed."""
         return self._line(command)
 

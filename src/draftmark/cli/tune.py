@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from draftmark.cli import compose, hosts, load_options, load_sizes, options, surface
+from draftmark.cli import again, compose, hosts, load_options, load_sizes, options, surface
 from draftmark.cli.inconclusive import next_step
 from draftmark.cli.output import progress_console
 from draftmark.cli.planning import Planned, planned
@@ -85,14 +85,15 @@ def run(args: argparse.Namespace) -> int:
     with _alone(work, path):
         directory = opened or RunDirectory.create(path, work.info)
         try:
-            sweep(work, directory, keep=args.keep)
+            kept = sweep(work, directory, keep=args.keep)
         except RefusedError:
             if opened is None:
                 directory.discard_if_empty()
             raise
     result = rederive(directory)
     write_reports(directory, result)
-    show(directory, result, as_json=args.json, to_run=_to_run(work, result, asked=args.keep))
+    with suppress(BrokenPipeError):  # whoever read it has seen enough; the run has its own status
+        show(directory, result, as_json=args.json, to_run="\n".join(kept) or _to_run(work, result, args))
     if result["exit_status"] == 40:
         progress_console().print(next_step(result, str(path)), markup=False, soft_wrap=True)
     return 0 if args.keep and result["exit_status"] == 10 else int(result["exit_status"])
@@ -111,8 +112,12 @@ def _alone(work: Planned, path: Path) -> Iterator[None]:
         yield
 
 
-def sweep(work: Planned, directory: RunDirectory, *, keep: bool = False) -> None:
-    """Run what is left of a run, showing how it goes; nothing is left running afterwards."""
+def sweep(work: Planned, directory: RunDirectory, *, keep: bool = False) -> Sequence[str]:
+    """Run what is left of a run, showing how it goes; nothing is left running afterwards.
+
+    Returns:
+        Where what was kept lies, and how to undo it; empty where nothing was.
+    """
     clock = SystemClock()
     journal = Journal(directory, clock)
     settings = work.info.settings
@@ -169,6 +174,7 @@ def sweep(work: Planned, directory: RunDirectory, *, keep: bool = False) -> None
                 with suppress(StorageError):
                     rederive(directory)  # what ended it may bear on the verdict
             raise
+        return rig.kept()
 
 
 def _after(directory: RunDirectory, trial: Trial) -> None:
@@ -234,12 +240,16 @@ def _resumed(args: argparse.Namespace, info: RunInfo) -> Planned:
     return Planned(target=target, info=info, axes=axes)
 
 
-def _to_run(work: Planned, result: dict[str, Any], *, asked: bool) -> str:
+def _to_run(work: Planned, result: dict[str, Any], args: argparse.Namespace) -> str:
     """What is not kept is shown, ready to use. Nothing where nothing is settled."""
     if result["kept"]:
         return ""
     name = result["choice"]["recommended"]
     arm = next((a for a in work.info.arms if a.name == name), None)
-    if arm is None or not (asked or result["exit_status"] == 10):
+    if arm is None or not (args.keep or result["exit_status"] == 10):
         return ""
-    return f"to run {arm.label}:\n  {work.target.to_run(work.target.engine.with_arm(work.target.command, arm))}"
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    given = again.options(args, parser, work.info if args.resume is not None else None)
+    command = work.target.engine.with_arm(work.target.command, arm)
+    return f"to run {arm.label}:\n  {work.target.to_run(command, given)}"

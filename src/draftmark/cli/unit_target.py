@@ -165,10 +165,11 @@ class UnitTarget:
         """The unit's ExecStart= for it, secrets hidden."""
         return self.redactor.text(self.first.exec_start(command))
 
-    def to_run(self, command: tuple[str, ...]) -> str:
-        """What `--keep` does."""
-        del command
-        return f"draftmark tune {self.asked} --keep"
+    def to_run(self, command: tuple[str, ...], options: str = "") -> str:
+        """What keeps that arm, if it is found better once more: against what the unit has, and no other."""
+        arm = self.engine.arm(command)
+        depth = "adaptive" if arm.knobs else str(arm.depth or "off")
+        return " ".join(filter(None, (f"draftmark tune {self.asked} --depth {depth}", options, "--keep")))
 
     def change(self, command: tuple[str, ...]) -> dict[str, Any]:
         """The drop-in of a trial, of rank 0, and the line that it stands for."""
@@ -206,6 +207,7 @@ class UnitTarget:
                 reach=self.reach,
                 look=(first.unit.manager.for_people("status"), first.unit.manager.journal_for_people),
                 load=self.load,
+                kept=lambda: [f"kept in {each.kept}; to undo: {each.terms.undo}" for each in held if each.kept],
             )
 
     @staticmethod

@@ -13,7 +13,7 @@ from draftmark.errors import UsageError
 from draftmark.model import ServiceRef
 from draftmark.service.watch import notify
 from draftmark.service.watch.install import Status, Wanted, install, remove, status
-from draftmark.service.watch.places import KEEP
+from draftmark.service.watch.places import KEEP, SETTINGS
 
 SCHEMA = "draftmark.watch/1"
 _MOST = 10_000
@@ -185,16 +185,24 @@ def _lines(document: dict[str, Any]) -> list[str]:
     whole = document["effective"] and not document["missing"]
     lines = [f"{unit} is watched" if whole else f"{unit} is watched in part only"]
     lines += [f"  missing  {each}" for each in document["missing"]]
-    if not document["effective"]:
-        lines.append(f"  systemd does not call: draftmark watch install {asked} puts it right")
-    kept = f"{document['reports']}, the newest {document['keep']}" if document["reports"] else "root knows where"
-    lines += [f"  drop-in  {document['drop_in']}", f"  reports  {kept}"]
+    if not whole:
+        what = "what is missing" if document["effective"] else "systemd does not call"
+        lines.append(f"  {what}: draftmark watch install {asked} puts it right")
+    lines += [f"  drop-in  {document['drop_in']}", f"  reports  {_kept(document)}"]
     if document["webhook"]:
         lines.append(f"  webhook  {document['webhook']} ({document['webhook_format']})")
     lines += [f"           {name}" for name in document["last"][:_SHOWN]]
     if document["action"] == "install":
         lines.append(f"  to undo  draftmark watch remove {asked}")
     return lines
+
+
+def _kept(document: dict[str, Any]) -> str:
+    """Where the reports are."""
+    if document["reports"]:
+        return f"{document['reports']}, the newest {document['keep']}"
+    gone = any(path.endswith(f"/{SETTINGS}") for path in document["missing"])
+    return "not known: what was installed is not on record any more" if gone else "root knows where"
 
 
 def _keep(text: str) -> int:

@@ -73,8 +73,12 @@ class Ends:
                     next_step="come back when it is quiet, or --foreign wait, or --foreign ignore",
                 )
 
-    def put_back(self, *, hurry: bool) -> bool:
+    def put_back(self, *, hurry: bool, untouched: bool = False) -> bool:
         """The service as it was found; whether it serves again.
+
+        Args:
+            hurry: Somebody waits for the end.
+            untouched: It was neither stopped nor started: all there is to do is to let go of it.
 
         Raises:
             UnrestoredError: It does not come back, or its host does not.
@@ -82,12 +86,12 @@ class Ends:
         """
         while True:
             try:
-                return self._put_back(hurry=hurry)
+                return self._put_back(hurry=hurry, untouched=untouched)
             except HostError as error:
                 self.supervisor.await_host(error)
 
-    def _put_back(self, *, hurry: bool) -> bool:
-        self.on_wait("putting the service back", None)
+    def _put_back(self, *, hurry: bool, untouched: bool) -> bool:
+        self.on_wait("letting go of the service" if untouched else "putting the service back", None)
         running = self.supervisor.identity() is not None
         if not self.drain.restore(self._client() if running else None, hurry=hurry):
             return False

@@ -133,7 +133,7 @@ class Sweep:
     def _put_back(self, stay: _Stay, *, hurry: bool) -> None:
         began = self.ends.clock.monotonic()
         try:
-            serves = self.ends.put_back(hurry=hurry)
+            serves = self.ends.put_back(hurry=hurry, untouched=not stay.vacant)
         except DraftmarkError as error:
             with suppress(StorageError):  # that the service is not back outweighs that it is not on record
                 self.journal.write("not-restored", detail={"because": error.what})

@@ -142,3 +142,14 @@ def test_names() -> None:
     assert canonical("llm") == "llm.service"
     assert canonical("llm@0") == "llm@0.service"
     assert canonical(r"my\x2dllm.service") == r"my\x2dllm.service"
+
+
+def test_without_a_record_of_it_the_folder_of_the_drop_in_goes_too() -> None:
+    """Somebody has removed the state by hand: what was made is not known any more."""
+    asked = host()
+    asked._answers |= {"^test -e": "", "^sh -c": "", "^systemctl": "", "^ls": ""}
+    found = remove(asked, "llm")
+    assert found is not None
+    assert found.settings is None
+    folder = SYSTEM.drop_in_folder("llm.service")
+    assert [argv for argv in asked.asked if argv[-1] == folder and "rmdir" in argv[2]]

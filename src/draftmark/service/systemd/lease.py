@@ -373,9 +373,7 @@ class Lease:
 
     def _check(self) -> None:
         if self._lost is not None:
-            raise FailedError(
-                self._lost, next_step="nothing is to be put back; run it again when the host can be reached"
-            )
+            raise FailedError(self._lost, next_step="run it again; nothing is to be put back")
         if self._ended.is_set():
             raise FailedError(f"{self._unit} is no longer held")
 

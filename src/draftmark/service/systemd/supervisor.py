@@ -77,6 +77,7 @@ class SystemdSupervisor:
     Attributes:
         host: Commands run with the rights to change the unit.
         same_host: It is the computer that we run on, so that our own CPU time is part of its.
+        kept: The drop-in that lasts, once one was kept.
     """
 
     host: Host
@@ -86,6 +87,7 @@ class SystemdSupervisor:
     same_host: bool
     on_wait: Callable[[str, float | None], None] = _silent
     restored: RestoreReport | None = None
+    kept: str = ""
     _lease: Lease | None = field(default=None, repr=False)
     _logs: tuple[UnitLog, ...] = field(default=(), repr=False)
     _altered: tuple[str, ...] = field(default=(), repr=False)
@@ -456,11 +458,12 @@ class SystemdSupervisor:
         self._interlock.check("keeping it")
         line = self.unit.command.rewritten(command)
         text = render(exec_start=line, settings={}, header=self.terms.keep_header(command))
+        path = self.lease.kept
         try:
             self.lease.keep(text)
         except HostError as error:
             self._await_keep(text, error)
-        self._lease = None
+        self._lease, self.kept = None, path
 
     def _await_keep(self, text: str, error: HostError) -> None:
         """The link was lost while it was asked to keep it: it may have done so."""

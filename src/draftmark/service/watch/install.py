@@ -136,7 +136,11 @@ def remove(host: Host, name: str, *, keep_reports: bool = False) -> Status | Non
     if there.settings is None and not there.installed:
         return None
     host = _as_manager(host, watched.places)
-    settings = there.settings or Settings(watched.unit, watched.places.folder(watched.unit))
+    settings = there.settings or Settings(  # lost: the one folder that may be ours goes if it is empty
+        watched.unit,
+        watched.places.folder(watched.unit),
+        made=[watched.places.drop_in_folder(watched.unit)],
+    )
     _undo(host, watched.places, settings, reports=not keep_reports)
     return there
 
