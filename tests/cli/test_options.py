@@ -154,3 +154,17 @@ def test_headers() -> None:
     assert options.headers(made.parse_args(given)) == {"Authorization": "Bearer a:b", "X-Y": ""}
     with pytest.raises(UsageError, match="NAME: VALUE"):
         options.headers(made.parse_args(["--header", "no colon"]))
+
+
+def test_what_keeps_a_choice_names_it_and_how_it_was_found() -> None:
+    """Not a whole new sweep with the defaults."""
+    engine = SGLang(version="0.5.20")
+    target = UnitTarget(
+        engine=engine, members=(), asked="unit:a --host gpu1", foreign=Foreign.ABORT, patience_s=1, lease_s=60,
+        program=None, api="openai-chat",
+    )  # fmt: skip
+    command = tuple(CHAIN.split())
+    for arm, depth in ((Arm(4), "4"), (Arm(0), "off"), (ADAPTIVE, "adaptive")):
+        told = target.to_run(engine.with_arm(command, arm), "--concurrency 2 --lease 30")
+        assert told == f"draftmark tune unit:a --host gpu1 --depth {depth} --concurrency 2 --lease 30 --keep"
+    assert target.to_run(command) == "draftmark tune unit:a --host gpu1 --depth 3 --keep"

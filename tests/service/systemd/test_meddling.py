@@ -425,7 +425,7 @@ def test_a_disk_that_is_full_at_the_first_change_leaves_nothing_behind(unit: Liv
         assert unit.machine.run(["test", "-e", unit.dropin.rpartition("/")[0]]).status == 1
         shell(unit, "rm /run/draftmark/full")
         token = unit.host.read(f"{unit.state}/token").decode().strip()
-        answer = call_in_place(unit.host, unit.state, "edit", (token, "90"), data=b"[Service]\n")
+        answer = call_in_place(unit.host, unit.state, "edit", (token, "0" * 64), data=b"[Service]\n")
         assert answer.code is Code.FAILED
         assert unit.machine.run(["test", "-e", unit.dropin]).status == 1
         lease.edit(unit.trial(4))
