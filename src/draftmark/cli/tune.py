@@ -94,6 +94,8 @@ def run(args: argparse.Namespace) -> int:
     write_reports(directory, result)
     with suppress(BrokenPipeError):  # whoever read it has seen enough; the run has its own status
         show(directory, result, as_json=args.json, to_run="\n".join(kept) or _to_run(work, result, args))
+    for line in kept if args.json else ():
+        progress_console().print(line, markup=False, soft_wrap=True)
     if result["exit_status"] == 40:
         progress_console().print(next_step(result, str(path)), markup=False, soft_wrap=True)
     return 0 if args.keep and result["exit_status"] == 10 else int(result["exit_status"])
