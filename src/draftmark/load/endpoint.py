@@ -12,10 +12,12 @@ import re
 import socket
 import ssl
 from collections.abc import Mapping
+from typing import Any
 from urllib.parse import quote, urlsplit
 
 from draftmark.errors import UsageError
-from draftmark.load.http1 import READ_BYTES, Connection, Failure
+from draftmark.load.connection import Connection
+from draftmark.load.http1 import Failure
 
 _UNPRINTABLE = re.compile(r"[\x00-\x20\x7f]")
 _PATH_SAFE = "/%:@!$&'()*+,;=~"  # a URL's path is encoded already; only what HTTP cannot carry is changed
@@ -28,6 +30,9 @@ _OUR_LIMITS = {
     errno.ENOMEM: "memory",
 }
 """What the client's own computer may refuse, and which of its limits that is. No fault of the server."""
+
+
+_Address = tuple[int, tuple[Any, ...]]  # family, and where
 
 
 class ConnectError(Exception):
@@ -82,9 +87,8 @@ class Endpoint:
         self.prefix = path.rstrip("/").removesuffix("/v1")
         self._tls = (tls or ssl.create_default_context()) if url.scheme == "https" else None
         self._connect_timeout_s = connect_timeout_s
-        self._addresses: list[str] = []
+        self._addresses: list[_Address] = []
         self._reached = False
-        self._buffer = memoryview(bytearray(READ_BYTES))
         name = f"[{self.host}]" if ":" in self.host else self.host
         lines = [f"Host: {name}:{self.port}", "User-Agent: draftmark", "Accept: text/event-stream, */*"]
         for key, value in (headers or {}).items():
@@ -133,17 +137,11 @@ class Endpoint:
         loop = asyncio.get_running_loop()
         if not self._addresses:
             found = await loop.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
-            self._addresses = list(dict.fromkeys(str(info[4][0]) for info in found))
+            self._addresses = list(dict.fromkeys((family, address) for family, _, _, _, address in found))
         error: OSError | None = None
         for address in self._addresses:
             try:
-                _, connection = await loop.create_connection(
-                    lambda: Connection(self._buffer),
-                    address,
-                    self.port,
-                    ssl=self._tls,
-                    server_hostname=self.host if self._tls else None,
-                )
+                connection = Connection(await self._open(*address))
             except TimeoutError:
                 raise
             except OSError as failed:
@@ -152,6 +150,45 @@ class Endpoint:
                 self._addresses, self._reached = [address], True  # the next one goes straight there
                 return connection
         raise error or OSError(errno.EADDRNOTAVAIL, f"{self.host} has no address")
+
+    async def _open(self, family: int, address: tuple[Any, ...]) -> socket.socket:
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # a request is sent as soon as it is written
+            await asyncio.get_running_loop().sock_connect(sock, address)
+            if self._tls is not None:
+                sock = self._tls.wrap_socket(sock, server_hostname=self.host, do_handshake_on_connect=False)
+                await _shake_hands(sock)
+        except BaseException:
+            sock.close()
+            raise
+        return sock
+
+
+async def _shake_hands(sock: ssl.SSLSocket) -> None:
+    """The TLS handshake of a socket that does not block."""
+    loop = asyncio.get_running_loop()
+    while True:
+        ready = loop.create_future()
+        try:
+            sock.do_handshake()
+        except ssl.SSLWantReadError:
+            watch, leave = loop.add_reader, loop.remove_reader
+        except ssl.SSLWantWriteError:
+            watch, leave = loop.add_writer, loop.remove_writer
+        else:
+            return
+        watch(sock, _set, ready)
+        try:
+            await ready
+        finally:
+            leave(sock)
+
+
+def _set(ready: asyncio.Future[None]) -> None:
+    if not ready.done():
+        ready.set_result(None)
 
 
 def _connect_kind(error: OSError, *, tls: bool, reached: bool) -> tuple[str, str]:

@@ -1,23 +1,19 @@
-"""An HTTP/1.1 client for streamed answers: one request at a time per connection, stamped as bytes arrive.
+"""HTTP/1.1 as a client reads it: one answer at a time, its framing undone, its bytes kept under their arrival.
 
-The read path does as little as it can: `buffer_updated` takes the time, lets httptools (C) undo the framing, and
-keeps (time, bytes). Events and JSON are read later, where slowness costs no accuracy. A read may bring hundreds of
-chunks, so what httptools calls for each of them is no function of ours but the `append` of a list.
+The read path does as little as it can: httptools (C) undoes the framing, and (time, bytes) are kept. Events and JSON
+are read later. A read may bring hundreds of chunks, so what httptools calls for each of them is no function of ours
+but the `append` of a list.
 
-All times are `time.monotonic()`. Where the server is and how it is reached: `draftmark.load.endpoint`.
+All times are `time.monotonic()`.
 """
 
 from __future__ import annotations
 
-import asyncio
-import ssl
 from dataclasses import dataclass
 from time import monotonic
-from typing import cast
 
 import httptools
 
-_RESET = (ConnectionResetError, BrokenPipeError, ConnectionAbortedError)
 _STALE_WITHIN_S = 1.0
 
 
@@ -77,166 +73,99 @@ class Exchange:
         return self.failure.kind in {"reset", "closed"} and self.end_at - self.sent_at < _STALE_WITHIN_S
 
 
-READ_BYTES = 262_144
-"""Room for one read."""
+class NotHttpError(Exception):
+    """What came is no HTTP/1.1."""
 
 
-class Connection(asyncio.BufferedProtocol):
-    """One TCP or TLS connection. Made by `Endpoint.connect`.
+class Framing:
+    """Fills exchanges, one after another, with what comes over one connection.
 
-    Args:
-        buffer: Room for `READ_BYTES`. What is read is taken from it at once, so that all connections of one event
-            loop can share it: room made anew for each read would cost more than the reading.
+    Attributes:
+        exchange: The one that is being answered; None when none is.
+        keep: Whether another may follow the one that was answered last.
     """
 
-    def __init__(self, buffer: memoryview) -> None:
-        self._buffer = buffer
-        self._loop = asyncio.get_running_loop()
+    def __init__(self) -> None:
+        self.exchange: Exchange | None = None
+        self.keep = True
         self._parts: list[bytes] = []  # of the body, in the read at hand
         self.on_body = self._parts.append
         self._parser = httptools.HttpResponseParser(self)
-        self._transport: asyncio.Transport | None = None
-        self._exchange: Exchange | None = None
-        self._waiter: asyncio.Future[None] | None = None
-        self._now = 0.0
         self._head_done = False
         self._self_ending = False
-        self.lost: asyncio.Future[None] = self._loop.create_future()
-        self.used = False
+        self._at = 0.0
 
-    # --- asyncio ----------------------------------------------------------------------------------------------
+    def expect(self, exchange: Exchange) -> None:
+        """An answer is about to come, for this one."""
+        self.exchange = exchange
+        self._head_done = self._self_ending = False
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Called by the loop."""
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but its name
+    def feed(self, at: float, data: bytes) -> bool:
+        """Take what one read brought; whether the answer is complete by it.
 
-    def get_buffer(self, _sizehint: int) -> memoryview:
-        """Called by the loop, before a read."""
-        return self._buffer
-
-    def buffer_updated(self, nbytes: int) -> None:
-        """Stamp, undo the framing, keep. Called by the loop, after a read."""
-        self._now = monotonic()
-        if self._exchange is None:  # nobody asked
-            self.abort()
-            return
+        Raises:
+            NotHttpError: With the parser's words.
+        """
+        self._at = at
         try:
-            self._parser.feed_data(self._buffer[:nbytes])
+            self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            self._keep()
-            self._end("malformed", f"not HTTP/1.1: {error}")
-            self.abort()
-        if self._parts:
-            self._keep()
+            raise NotHttpError(f"not HTTP/1.1: {error}") from None
+        finally:
+            if self._parts:
+                self._keep_parts()
+        return self.exchange is None
 
-    def _keep(self) -> None:
+    def end_of_bytes(self) -> str | None:
+        """The connection was closed: why the answer is not complete by that; None where it is."""
+        if not self._head_done:
+            return "the server closed the connection before an answer"
+        if self._self_ending:
+            return "the server closed the connection in the middle of the answer"
+        if self.exchange is not None:  # a body without length or chunks ends with its connection
+            self.exchange.end_at = max(self._at, self.exchange.sent_at)
+        return None
+
+    def _keep_parts(self) -> None:
         """What the parser found of the body, under the time at which it came."""
         parts = self._parts
-        if self._exchange is not None and parts:
-            self._exchange.reads.append((self._now, parts[0] if len(parts) == 1 else b"".join(parts)))
+        if self.exchange is not None:
+            self.exchange.reads.append((self._at, parts[0] if len(parts) == 1 else b"".join(parts)))
         parts.clear()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Called by the loop, once."""
-        if not self.lost.done():
-            self.lost.set_result(None)
-        if self._exchange is None:
-            return
-        if isinstance(exc, ssl.SSLError):
-            self._end("tls", str(exc))
-        elif exc is not None:
-            self._end("reset" if isinstance(exc, _RESET) else "closed", str(exc))
-        elif self._head_done and not self._self_ending:
-            self._end()  # a body without length or chunks ends with its connection
-        else:
-            where = "in the middle of the answer" if self._head_done else "before an answer"
-            self._end("closed", f"the server closed the connection {where}")
 
     # --- httptools --------------------------------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
         """Called by the parser."""
-        self._head_done = False
-        self._self_ending = False
+        self._head_done = self._self_ending = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Called by the parser."""
         key = name.lower()
         if key in {b"content-length", b"transfer-encoding"}:
             self._self_ending = True
-        elif key == b"content-type" and self._exchange is not None:
-            self._exchange.content_type = value.decode("latin-1").lower()
-        elif key == b"retry-after" and self._exchange is not None:
-            self._exchange.retry_after = value.decode("latin-1")
+        elif key == b"content-type" and self.exchange is not None:
+            self.exchange.content_type = value.decode("latin-1").lower()
+        elif key == b"retry-after" and self.exchange is not None:
+            self.exchange.retry_after = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:
         """Called by the parser."""
         self._head_done = True
-        if self._exchange is not None:
-            self._exchange.status = self._parser.get_status_code()
+        if self.exchange is not None:
+            self.exchange.status = self._parser.get_status_code()
 
     def on_message_complete(self) -> None:
         """Called by the parser."""
-        self._keep()
-        exchange = self._exchange
+        if self._parts:
+            self._keep_parts()
+        exchange = self.exchange
         if exchange is None:
             return
         if exchange.status is not None and exchange.status < 200:  # an interim answer: the real one follows
             exchange.status = None
             return
         exchange.framed = True
-        keep = self._parser.should_keep_alive()
-        self._end()
-        if not keep:
-            self.abort()
-
-    # --- use --------------------------------------------------------------------------------------------------
-
-    @property
-    def usable(self) -> bool:
-        """Whether another request may be sent on it."""
-        return self._exchange is None and self._transport is not None and not self._transport.is_closing()
-
-    async def send(self, request: bytes, exchange: Exchange, timeout_s: float) -> None:
-        """Write one request and wait until its answer has ended, well or not; the outcome is in `exchange`.
-
-        Args:
-            request: Head and body, ready to be written.
-            exchange: Filled in as the answer arrives, so that what came before a cancellation is not lost.
-            timeout_s: Limit for the whole exchange.
-        """
-        if self._transport is None or not self.usable:
-            raise RuntimeError("this connection is busy or closed")
-        self.used = True
-        self._exchange = exchange
-        self._waiter = self._loop.create_future()
-        limit = self._loop.call_later(timeout_s, self._expire, timeout_s)
-        exchange.sent_at = monotonic()
-        self._transport.write(request)
-        try:
-            await self._waiter
-        except asyncio.CancelledError:
-            self._exchange = None
-            self.abort()
-            raise
-        finally:
-            limit.cancel()
-
-    def abort(self) -> None:
-        """Drop the connection at once. `lost` is done when the socket is closed."""
-        if self._transport is not None:
-            self._transport.abort()
-
-    def _expire(self, timeout_s: float) -> None:
-        self._end("timeout", f"no end within {timeout_s:g} s")
-        self.abort()
-
-    def _end(self, kind: str | None = None, detail: str = "") -> None:
-        exchange, self._exchange = self._exchange, None
-        if exchange is None:
-            return
-        exchange.end_at = monotonic() if kind else max(self._now, exchange.sent_at)
-        if kind:
-            exchange.failure = Failure(kind, detail)
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        exchange.end_at = max(self._at, exchange.sent_at)
+        self.keep = self._parser.should_keep_alive()
+        self.exchange = None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from draftmark.load.connection import Connection
 from draftmark.load.endpoint import Endpoint
-from draftmark.load.http1 import Connection
 
 
 class Pool:
@@ -48,7 +48,7 @@ class Pool:
     async def _open(self) -> Connection:
         connection = await self._endpoint.connect()
         self._all.add(connection)
-        connection.lost.add_done_callback(lambda _: self._all.discard(connection))
+        connection.on_closed = self._all.discard
         return connection
 
     def give(self, connection: Connection) -> None:
@@ -56,10 +56,7 @@ class Pool:
         if connection.usable:
             self._idle.append(connection)
 
-    async def close(self) -> None:
-        """Drop them all, and wait until their sockets are closed."""
-        left = list(self._all)
-        for connection in left:
+    def close(self) -> None:
+        """Drop them all."""
+        for connection in list(self._all):
             connection.abort()
-        if left:
-            await asyncio.wait({connection.lost for connection in left}, timeout=2)

@@ -136,7 +136,7 @@ class Session:
             await reader
         finally:
             await _end(sending, reader, stopping)
-            await self._pool.close()
+            self._pool.close()
             health = ClientHealth() if self._probe is None else self._probe.stop()
         return LoadRun(
             records=tuple(self._ledger.records),
