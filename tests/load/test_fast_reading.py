@@ -26,9 +26,8 @@ Json = dict[str, Any]
 class ThoroughSplitter(SseSplitter):
     """Goes through every line."""
 
-    def feed(self, chunk: bytes) -> list[bytes]:
-        self._pieces = [b"".join([*self._pieces, chunk])]
-        return self._lines(self._pieces[0]) if b"\n" in chunk else []
+    def feed_plain(self, chunk: bytes) -> list[bytes] | None:
+        return None
 
 
 class Thorough(AnswerReader):
@@ -237,7 +236,6 @@ def test_events_taken_together_say_what_each_would(data: st.DataObject) -> None:
     reads = data.draw(alike())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(answers, "_MANY", data.draw(st.sampled_from([0, 3])))
-        patch.setattr(answers, "_BLOCK_BYTES", data.draw(st.sampled_from([0, 300])))
         quick, thorough = both("openai", reads, None, None)
         joined = asyncio.run(read_answer(exchange_of(reads, None), api="openai", keep_text=True))
     assert quick == joined == thorough
@@ -256,13 +254,13 @@ def test_events_taken_together_say_what_each_would(data: st.DataObject) -> None:
     ],
 )
 def test_what_nothing_is_learnt_from(event: bytes) -> None:
-    assert likeness(event, answers._said_alone) is None
+    assert likeness(b"data: " + event, answers._said_alone) is None
 
 
 def test_what_is_learnt() -> None:
-    found = likeness(b'{"id":"w","choices":[{"text":" w"}],"n":1}', answers._said_alone)
+    found = likeness(b'data: {"id":"w","choices":[{"text":" w"}],"n":1}', answers._said_alone)
     assert found is not None
-    assert (found.before, found.after) == (b'{"id":"w","choices":[{"text":"', b'"}],"n":1}')
+    assert (found.head, found.tail) == (b'data: {"id":"w","choices":[{"text":"', b'"}],"n":1}')
 
 
 @pytest.mark.parametrize(

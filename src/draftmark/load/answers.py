@@ -13,10 +13,9 @@ A count that cannot be true (below zero, or far more than was asked for) is not 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
-from draftmark.load.bulk import Likeness, likeness, plain_text
 from draftmark.load.events import (
     DECODE_ERRORS,
     DETAIL_LIMIT,
@@ -27,15 +26,13 @@ from draftmark.load.events import (
     error_message,
 )
 from draftmark.load.http1 import Exchange
-from draftmark.load.sse import BETWEEN, SseSplitter
+from draftmark.load.sse import SseSplitter
 
 MOST_TOKENS = 9_999_999
 """More than any context holds: the bound on counts where nothing tighter is known."""
 OVERRUN_TOKENS = 64
 """By how much an honest count may exceed `max_tokens`: a last draft that was taken whole, an end token."""
-_BLOCK_BYTES = 2048  # of a read that is worth learning what its events share
-_MANY = 8  # so many events are worth it, too
-_LESSONS = 8  # tries to learn, over and above those that paid: in some streams no two events are alike
+_DONE = b"[DONE]"
 _MOST_A_CHUNK = 16  # of a server that does not keep to `max_tokens`
 
 # --- the answer -------------------------------------------------------------------------------------------
@@ -46,7 +43,8 @@ class Answer:
     """What one answer said. Times are absolute, on the clock of the exchange.
 
     Attributes:
-        chunks: (arrival, cumulative output tokens) per chunk with text.
+        times: Arrival of each chunk with text.
+        totals: Output tokens until then, of each of them.
         counts: `server`, `spread` or `chunks`; see the module.
         done: `[DONE]` was seen.
         error: Kind of error within the answer.
@@ -54,7 +52,8 @@ class Answer:
         doubted: A count of the server's could not be true and was not used.
     """
 
-    chunks: tuple[tuple[float, float], ...] = ()
+    times: list[float] = field(default_factory=list)
+    totals: list[float] = field(default_factory=list)
     counts: str = "chunks"
     prompt_tokens: int | None = None
     output_tokens: int | None = None
@@ -68,6 +67,11 @@ class Answer:
     text_sha256: str | None = None
     text: str | None = None
     doubted: bool = False
+
+    @property
+    def chunks(self) -> tuple[tuple[float, float], ...]:
+        """(arrival, cumulative output tokens) per chunk with text."""
+        return tuple(zip(self.times, self.totals, strict=True))
 
 
 class AnswerReader:
@@ -93,10 +97,6 @@ class AnswerReader:
         self._timings: Timings | None = None
         self._total_told = False
         self._events = 0
-        self._alike: Likeness | None = None
-        self._lessons = _LESSONS
-        self._due: list[float] = []  # when each event of the bytes at hand arrived, and which of them is next
-        self._next = 0
         self._answer = Answer()
 
     def feed(self, at: float, data: bytes) -> None:
@@ -107,111 +107,51 @@ class AnswerReader:
         """The bytes of several reads, in their order."""
         if not self._stream:
             return  # it is read whole, at its end
-        if len(reads) > 1:
-            if (block := self._splitter.take_plain(b"".join([data for _, data in reads]))) is None:
-                for read in reads:
-                    self.feed_reads([read])
-                return
-            self._due, lines = [], 0
-            for at, data in reads:  # each event is finished by the second of its two line ends
-                lines += data.count(b"\n")
-                self._due += [at] * (lines // 2 - len(self._due))
-        else:
-            ((at, data),) = reads
-            found, events = self._splitter.take(data)
-            if found is None:
-                self._due, self._next = [at] * len(events), 0
-                self._each(events)
-                return
-            block = found
-            self._due = [at] * (block.count(BETWEEN) + 1)
-        self._next = 0
-        if len(block) < _BLOCK_BYTES:
-            self._each(block.split(BETWEEN))
-        else:
-            self._block(block)
-
-    def _each(self, events: list[bytes]) -> None:
-        for event in events:
-            at = self._due[self._next]
-            self._next += 1
-            if not self._plain(at, event):
-                self._event(at, event)
-
-    def _block(self, block: bytes) -> None:
-        """Many events of one read: those that are like the ones before them are taken together."""
-        alike = self._alike
-        first, *texts = [block] if alike is None else block.split(alike.between)
-        if alike is None or not texts:
-            self._unlike(block)
+        plain = self._splitter.feed_plain(reads[0][1] if len(reads) == 1 else b"".join([data for _, data in reads]))
+        if plain is not None:
+            self._take_many(plain, _arrivals(reads, len(plain)))
             return
-        last = texts.pop()
-        self._unlike(first + alike.after)
-        self._texts(texts, alike)
-        self._unlike(alike.before + last)
+        for at, data in reads:
+            events = self._splitter.feed(data)
+            self._take_many(events, [at] * len(events))
 
-    def _unlike(self, block: bytes) -> None:
-        """Events that are not like those before them. Where they are many, they may be like one another."""
-        events = block.split(BETWEEN)
-        learning = len(events) >= _MANY
-        for i, event in enumerate(events):
-            self._each([event])
-            if learning and self._lessons and i + 1 < len(events) and (found := likeness(event, _said_alone)):
-                self._lessons -= 1
-                if events[i + 1].startswith(found.before) and events[i + 1].endswith(found.after):
-                    self._alike = found
-                    self._block(BETWEEN.join(events[i + 1 :]))
-                    return
+    def _take_many(self, events: list[bytes], due: list[float]) -> None:
+        """Take what arrived at these times.
 
-    def _texts(self, texts: list[bytes], alike: Likeness) -> None:
-        """The texts of events that are alike. Where one of them is none, those around it still are."""
-        if self._together(texts):
-            return
-        run: list[bytes] = []
-        for text in texts:
-            if plain_text([text]) is not None:
-                run.append(text)
-                continue
-            self._together(run)
-            run = []
-            self._each((alike.before + text + alike.after).split(BETWEEN))
-        self._together(run)
-
-    def _together(self, texts: list[bytes]) -> bool:
-        """What `_plain` does, for many; whether it could be done."""
-        if (said := plain_text(texts)) is None:
-            return False
-        self._events += len(texts)
-        self._lessons += len(texts) >= 2 * _MANY
-        if self._answer.error is None and texts:
-            self._text.append(said)
-            self._times += self._due[self._next : self._next + len(texts)]
-            self._counts += [None] * len(texts)
-            self._total_told = False
-        self._next += len(texts)
-        return True
-
-    def _plain(self, at: float, data: bytes) -> bool:
-        """Take the kind of event of which a stream has thousands: one choice with new text and nothing else.
-
-        Whether it was one; any other is left to `_event`, which would have read this one to the same end.
+        Of nearly all, a stream has one choice with new text and nothing else: those are taken together. Any other is
+        left to `_event`, which would have read these to the same end.
         """
-        if self._answer.error is not None:
-            return False
+        if events and events[-1] == _DONE:
+            self._take_many(events[:-1], due)
+            self._event(due[-1], _DONE)
+            return
         try:
-            event = decode_event(data)
+            decoded = list(map(decode_event, events))
         except DECODE_ERRORS:
-            return False
-        if (said := event.said()) is None:
-            return False
-        self._events += 1
-        self._text.append(said)
-        self._times.append(at)
-        self._counts.append(_count(event))
-        self._usage = event.usage or self._usage
-        self._timings = event.timings or self._timings
+            self._take_each(events, due)
+            return
+        said = [event.said() for event in decoded]
+        begin = 0
+        for place in [*(i for i, text in enumerate(said) if text is None), len(said)] if None in said else [len(said)]:
+            self._together(decoded[begin:place], said[begin:place], due[begin:place])
+            if place < len(said):
+                self._event(due[place], events[place])
+            begin = place + 1
+
+    def _take_each(self, events: list[bytes], due: list[float]) -> None:
+        for at, event in zip(due, events, strict=False):
+            self._event(at, event)
+
+    def _together(self, events: list[Event], said: list[str | None], due: list[float]) -> None:
+        self._events += len(events)
+        if self._answer.error is not None or not events:
+            return
+        self._text += [text for text in said if text]
+        self._times += due
+        self._counts += map(_count, events)
+        self._usage = next((event.usage for event in reversed(events) if event.usage is not None), self._usage)
+        self._timings = next((event.timings for event in reversed(events) if event.timings is not None), self._timings)
         self._total_told = False
-        return True
 
     def finish(self, exchange: Exchange) -> Answer:
         """The whole answer, once everything was fed."""
@@ -226,8 +166,8 @@ class AnswerReader:
         self._totals(most)
         if answer.output_tokens == 0 and self._text:
             answer.output_tokens = None  # text came: a count of none is no count
-        answer.counts, counts = self._cumulative(answer.output_tokens, most)
-        answer.chunks = tuple(zip(self._times, counts, strict=True))
+        answer.times = self._times
+        answer.counts, answer.totals = self._cumulative(answer.output_tokens, most)
         if self._text:
             text = "".join(self._text)
             answer.text_sha256 = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
@@ -257,7 +197,7 @@ class AnswerReader:
 
     def _event(self, at: float, data: bytes) -> None:
         self._events += 1
-        if data == b"[DONE]":
+        if data == _DONE:
             self._answer.done = True
             return
         if self._answer.error is not None:
@@ -318,10 +258,11 @@ class AnswerReader:
         told = chunks > 0 and len(counts) == chunks and all(a <= b for a, b in pairwise([1, *counts]))
         told = told and self._believed(counts[-1], most) is not None
         if told and (total is None or counts[-1] <= total):
-            return "server", [float(count) for count in counts]
-        if total is not None:
-            return "spread", [total * (i + 1) / chunks for i in range(chunks)]
-        return "chunks", [float(i + 1) for i in range(chunks)]
+            return "server", list(map(float, counts))
+        places = range(1, chunks + 1)
+        if total is not None and total != chunks:
+            return "spread", [total * place / chunks for place in places]
+        return "chunks" if total is None else "spread", list(map(float, places))
 
     def _verdict(self, exchange: Exchange) -> tuple[str | None, str | None]:
         answer = self._answer
@@ -345,13 +286,16 @@ class AnswerReader:
         return "no-end", "the stream ended without finish reason, usage or [DONE]"
 
 
-def _said_alone(data: bytes) -> str | None:
-    """The text of an event that has nothing else."""
-    try:
-        event = decode_event(data)
-    except DECODE_ERRORS:
-        return None
-    return event.said() if event.usage is None and event.timings is None else None
+def _arrivals(reads: list[tuple[float, bytes]], events: int) -> list[float]:
+    """When each event in its plainest form arrived: it is finished by the second of its two line ends."""
+    if len(reads) == 1:
+        return [reads[0][0]] * events
+    due: list[float] = []
+    ends = 0
+    for at, data in reads:
+        ends += data.count(b"\n")
+        due += [at] * (ends // 2 - len(due))
+    return due
 
 
 def _count(event: Event) -> int | None:

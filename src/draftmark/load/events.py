@@ -10,14 +10,14 @@ ABSENT = msgspec.Raw(b"null")
 """Stands for a field that is not there; one that is there is another object, whatever it says."""
 
 
-class Usage(msgspec.Struct):
+class Usage(msgspec.Struct, gc=False):
     """Token counts: of the whole answer, or of all so far."""
 
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
 
 
-class Timings(msgspec.Struct):
+class Timings(msgspec.Struct, gc=False):
     """llama.cpp's own counts."""
 
     predicted_n: int | None = None
@@ -27,14 +27,14 @@ class Timings(msgspec.Struct):
     draft_n_accepted: int | None = None
 
 
-class _Delta(msgspec.Struct):
+class _Delta(msgspec.Struct, gc=False):
     content: str | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
     tool_calls: msgspec.Raw = ABSENT
 
 
-class Choice(msgspec.Struct):
+class Choice(msgspec.Struct, gc=False):
     """What one chunk adds."""
 
     delta: _Delta | None = None
@@ -60,7 +60,7 @@ class Choice(msgspec.Struct):
         return self.text or (delta.content if delta is not None else None) or ""
 
 
-class Event(msgspec.Struct):
+class Event(msgspec.Struct, gc=False):
     """One event of a stream."""
 
     choices: list[Choice] | None = None

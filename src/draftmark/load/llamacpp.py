@@ -42,8 +42,7 @@ _decode_chunk = msgspec.json.Decoder(_Chunk).decode
 class CompletionReader(AnswerReader):
     """Reads one answer of `/completion`."""
 
-    def _plain(self, _at: float, _data: bytes) -> bool:
-        return False
+    _take_many = AnswerReader._take_each
 
     def _decode(self, data: bytes) -> Event:
         chunk = _decode_chunk(data)

@@ -1,4 +1,4 @@
-"""SGLang's own `/generate`: what is asked there, and how its streamed answer is read.
+"""SGLang's own `/generate`: how its answers are read.
 
 It is asked with token ids, which the server's `/tokenize` has made of the messages with the chat template: the very
 prompt that `/v1/chat/completions` would have made. Its answers say, per request, what became of the drafts.
@@ -10,14 +10,11 @@ draft figures changed: those of 0.5.10, those of 0.5.12 to 0.5.17, and those sin
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 import msgspec
 
 from draftmark.load.answers import MOST_TOKENS, Answer, AnswerReader
-from draftmark.load.events import DECODE_ERRORS, Choice, Event, Usage
+from draftmark.load.events import Choice, Event, Usage
 from draftmark.load.http1 import Exchange
-from draftmark.model import Prompt
 
 _LONG_TEXT = 64  # letters; nobody says as much twice in a row by chance, with nothing before it
 _MOST_ACCEPTED = 1024  # of one round; a longer histogram is none
@@ -62,45 +59,8 @@ class _Finish(msgspec.Struct):
     message: str | None = None
 
 
-class _Tokens(msgspec.Struct):
-    tokens: list[int]
-
-
 _decode_chunk = msgspec.json.Decoder(_Chunk).decode
 _decode_finish = msgspec.json.Decoder(_Finish | str | None).decode
-_decode_tokens = msgspec.json.Decoder(_Tokens).decode
-
-
-def generate_body(prompt: Prompt, token_ids: Sequence[int], extra: Mapping[str, object], tag: str) -> bytes:
-    """The JSON body of one request.
-
-    Args:
-        prompt: What to ask.
-        token_ids: The prompt as the server's tokeniser has it.
-        extra: As for the chat API; `cache_salt` is `extra_key` here.
-        tag: Takes the place of a value `"{tag}"`.
-    """
-    sampling: dict[str, object] = {"max_new_tokens": prompt.max_tokens, "temperature": prompt.temperature}
-    if prompt.seed is not None:
-        sampling["sampling_seed"] = prompt.seed
-    body: dict[str, object] = {"input_ids": list(token_ids), "sampling_params": sampling, "stream": True}
-    for key, value in extra.items():
-        body["extra_key" if key == "cache_salt" else key] = tag if value == "{tag}" else value
-    return msgspec.json.encode(body)
-
-
-def tokenize_body(prompt: Prompt, model: str | None) -> bytes:
-    """The body that asks `/tokenize` for a prompt with the chat template applied (since 0.5.12)."""
-    messages = [{"role": m.role, "content": m.content} for m in prompt.messages]
-    return msgspec.json.encode({"messages": messages} if model is None else {"model": model, "messages": messages})
-
-
-def token_ids(body: bytes) -> list[int] | None:
-    """The answer of `/tokenize`; None when it is none."""
-    try:
-        return _decode_tokens(body).tokens or None
-    except DECODE_ERRORS:
-        return None
 
 
 class GenerateReader(AnswerReader):
@@ -114,8 +74,7 @@ class GenerateReader(AnswerReader):
         self._so_far_length = 0
         self._meta = _Meta()
 
-    def _plain(self, _at: float, _data: bytes) -> bool:
-        return False
+    _take_many = AnswerReader._take_each
 
     def finish(self, exchange: Exchange) -> Answer:
         """The whole answer, once everything was fed, with what became of its drafts."""
