@@ -118,8 +118,8 @@ class AnswerReader:
     def _take_many(self, events: list[bytes], due: list[float]) -> None:
         """Take what arrived at these times.
 
-        Of nearly all, a stream has one choice with new text and nothing else: those are taken together. Any other is
-        left to `_event`, which would have read these to the same end.
+        Nearly all events of a stream are one choice with new text and nothing else: those are taken together. Any
+        other is left to `_event`, which would have read these to the same end.
         """
         if events and events[-1] == _DONE:
             self._take_many(events[:-1], due)
@@ -132,11 +132,11 @@ class AnswerReader:
             return
         said = [event.said() for event in decoded]
         begin = 0
-        for place in [*(i for i, text in enumerate(said) if text is None), len(said)] if None in said else [len(said)]:
+        for place in [place for place, text in enumerate(said) if text is None]:
             self._together(decoded[begin:place], said[begin:place], due[begin:place])
-            if place < len(said):
-                self._event(due[place], events[place])
+            self._event(due[place], events[place])
             begin = place + 1
+        self._together(decoded[begin:], said[begin:], due[begin:])
 
     def _take_each(self, events: list[bytes], due: list[float]) -> None:
         for at, event in zip(due, events, strict=False):
@@ -149,8 +149,8 @@ class AnswerReader:
         self._text += [text for text in said if text]
         self._times += due
         self._counts += map(_count, events)
-        self._usage = next((event.usage for event in reversed(events) if event.usage is not None), self._usage)
-        self._timings = next((event.timings for event in reversed(events) if event.timings is not None), self._timings)
+        self._usage = next((e.usage for e in reversed(events) if e.usage is not None), self._usage)
+        self._timings = next((e.timings for e in reversed(events) if e.timings is not None), self._timings)
         self._total_told = False
 
     def finish(self, exchange: Exchange) -> Answer:

@@ -26,7 +26,7 @@ from draftmark.load.endpoint import Endpoint
 from draftmark.load.limits import make_room
 from draftmark.load.plan import LoadPlan, LoadRun, Stop
 from draftmark.load.proxies import proxy_passed_by
-from draftmark.load.runner import loop_factory
+from draftmark.load.runner import load_runner
 from draftmark.model import RequestRecord, Workload
 
 __all__ = ["LoadPlan", "LoadRun", "run_closed_loop", "run_load"]
@@ -84,7 +84,7 @@ class _LoopThread:
     def _run(self) -> None:
         outcome: _Said
         try:
-            with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            with load_runner() as runner:
                 outcome = runner.run(self._main())
         except BaseException as error:  # handed over to the thread that waits for it
             outcome = error

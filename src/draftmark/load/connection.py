@@ -13,7 +13,7 @@ import ssl
 from collections.abc import Callable
 from time import monotonic
 
-from draftmark.load.http1 import Exchange, Failure, Framing, NotHttpError
+from draftmark.load.http1 import Exchange, Framing, NotHttpError
 from draftmark.load.stamps import receiver
 
 _NOT_NOW = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)

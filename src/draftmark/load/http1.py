@@ -1,8 +1,8 @@
 """HTTP/1.1 as a client reads it: one answer at a time, its framing undone, its bytes kept under their arrival.
 
-The read path does as little as it can: httptools (C) undoes the framing, and (time, bytes) are kept. Events and JSON
-are read later. A read may bring hundreds of chunks, so what httptools calls for each of them is no function of ours
-but the `append` of a list.
+The read path does as little as it can: httptools (C) undoes the framing, and (time, bytes) are kept. Events and
+JSON are read later. A read may bring hundreds of chunks, so what httptools calls for each of them is no function of
+ours but the `append` of a list.
 
 All times are `time.monotonic()`.
 """
@@ -106,7 +106,7 @@ class Framing:
         Raises:
             NotHttpError: With the parser's words.
         """
-        self._at = at
+        self._at = max(at, self._at)  # two ways of stamping may be off by a few microseconds
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:

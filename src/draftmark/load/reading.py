@@ -8,8 +8,10 @@ from draftmark.load.answers import Answer, AnswerReader, refusal
 from draftmark.load.http1 import Exchange
 from draftmark.load.llamacpp import CompletionReader
 from draftmark.load.native import GenerateReader
+from draftmark.load.stamps import READ_BYTES
 
-_STEP_BYTES = 65_536  # decoded between two turns of the loop: about two tenths of a millisecond
+_STEP_BYTES = 32_768
+"""Decoded between two turns of the loop, or what one read brought: some tenths of a millisecond."""
 _READERS: dict[str, type[AnswerReader]] = {"sglang": GenerateReader, "llamacpp": CompletionReader}
 
 
@@ -38,8 +40,8 @@ async def read_answer(
     step: list[tuple[float, bytes]] = []
     size = 0
     for at, data in exchange.reads:
-        for start in range(0, len(data), _STEP_BYTES):
-            piece = data if len(data) <= _STEP_BYTES else data[start : start + _STEP_BYTES]
+        for start in range(0, len(data), READ_BYTES):
+            piece = data if len(data) <= READ_BYTES else data[start : start + READ_BYTES]
             step.append((at, piece))
             size += len(piece)
             if size >= _STEP_BYTES:

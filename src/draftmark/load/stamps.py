@@ -2,7 +2,7 @@
 
 A program stamps what it reads when it gets to read it: later by the time that it waited for a core, for Python's
 lock, or for work of its own. Linux notes for each packet when it came in, and hands that over with the bytes
-(SO_TIMESTAMPNS; for TCP since 4.14: the time of the last byte handed over). So no stamp waits behind anything of ours.
+(SO_TIMESTAMPNS; for TCP since 4.14: the time of the last byte handed over). So no stamp waits behind our own work.
 
 The kernel counts on the wall clock. It is set over to the monotonic one at each read, so that a clock which is set
 meanwhile does no harm.
@@ -18,12 +18,12 @@ from collections.abc import Callable
 from time import monotonic, time
 
 READ_BYTES = 65_536
-"""Most bytes of one read. A buffer of this size comes from malloc's heap; one twice as large would be mapped anew."""
+"""Most bytes of one read. A buffer of this size comes from malloc's heap; one twice as large is mapped anew."""
 TRUSTED_S = 0.05
 """A kernel's stamp further back than that is not used.
 
-What came behind a packet that was lost arrived before it could be read: its stamp is early by the time that the lost
-one took to be sent again. Where that, or a pause of ours, is so long, the time of the read counts.
+What came behind a packet that was lost arrived before it could be read: its stamp is early by the time that the
+lost one took to be sent again. Where that, or a pause of ours, is so long, the time of the read counts.
 """
 
 _SO_TIMESTAMPNS = 35  # asm-generic/socket.h; what comes with the bytes has the same number

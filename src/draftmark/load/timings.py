@@ -62,8 +62,7 @@ def tpot_ms(record: RequestRecord) -> float | None:
 
 def chunk_gaps_ms(record: RequestRecord) -> list[float]:
     """The time between two chunks, whatever they carry."""
-    chunks = record.chunks
-    return [(b[0] - a[0]) * 1e3 for a, b in pairwise(chunks)]
+    return [(b - a) * 1e3 for a, b in pairwise([at for at, _ in record.chunks])]
 
 
 def token_gaps_ms(record: RequestRecord) -> list[float]:
@@ -77,7 +76,7 @@ def token_gaps_ms(record: RequestRecord) -> list[float]:
         return []
     counts = [cumulative for _, cumulative in came]
     if counts[-1] == len(counts) and counts == list(range(1, len(counts) + 1)):  # a token each: the usual case
-        return [(b[0] - a[0]) * 1e3 for a, b in pairwise(came)]
+        return [(b - a) * 1e3 for a, b in pairwise([at for at, _ in came])]
     out: list[float] = []
     since, counted = came[0][0], round(counts[0])
     for at, cumulative in came:
@@ -106,5 +105,5 @@ def chunk_sizes(record: RequestRecord) -> list[int]:
 def arrivals(record: RequestRecord) -> Sequence[tuple[float, float]]:
     """(seconds since sent, cumulative tokens), with chunks that came in one read, and so at one time, as one."""
     chunks = record.chunks
-    last = [b for b, after in pairwise(chunks) if b[0] != after[0]]
-    return chunks if len(last) + 1 >= len(chunks) else [*last, chunks[-1]]
+    last = dict(chunks)  # of one time the last: times never go back
+    return chunks if len(last) == len(chunks) else list(last.items())

@@ -30,7 +30,7 @@ from draftmark import errors
 from draftmark.load.drive import drive
 from draftmark.load.endpoint import Endpoint
 from draftmark.load.plan import LoadPlan, LoadRun, Stop
-from draftmark.load.runner import loop_factory
+from draftmark.load.runner import load_runner
 from draftmark.model import ClientHealth, RequestRecord
 
 _PROGRESS_EVERY_S = 0.1
@@ -200,7 +200,7 @@ def main() -> int:
     orders, out = _frames(sys.stdin.buffer), _Out(sys.stdout.buffer)
     share = _decode_share(next(orders))
     try:
-        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        with load_runner() as runner:
             run = runner.run(_send_share(share, orders, out))
     except asyncio.CancelledError:
         return 1
