@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -84,16 +85,16 @@ def connect_failing(monkeypatch: pytest.MonkeyPatch, number: int, *, after: int)
     async def main(url: str) -> str:
         nonlocal made
         loop = asyncio.get_running_loop()
-        create = loop.create_connection
+        connect = loop.sock_connect
 
-        async def refusing(*args: object, **options: object) -> object:
+        async def refusing(*args: Any) -> None:
             nonlocal made
             made += 1
             if made > after:
                 raise OSError(number, "no")
-            return await create(*args, **options)  # type: ignore[call-overload]
+            await connect(*args)
 
-        monkeypatch.setattr(loop, "create_connection", refusing)
+        monkeypatch.setattr(loop, "sock_connect", refusing)
         endpoint = Endpoint(url)
         kept = []
         try:
@@ -104,7 +105,6 @@ def connect_failing(monkeypatch: pytest.MonkeyPatch, number: int, *, after: int)
         finally:
             for connection in kept:
                 connection.abort()
-                await connection.lost
 
     with serving(answer()) as server:
         return asyncio.run(main(server.url))

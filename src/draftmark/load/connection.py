@@ -13,8 +13,8 @@ import ssl
 from collections.abc import Callable
 from time import monotonic
 
-from draftmark.load.http1 import Exchange, Framing, NotHttpError
-from draftmark.load.stamps import receiver
+from draftmark.load.http1 import Exchange, Framing
+from draftmark.load.stamps import receiver, waited_s
 
 _NOT_NOW = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 _RESET = (ConnectionResetError, BrokenPipeError, ConnectionAbortedError)
@@ -26,6 +26,11 @@ class Connection:
     Args:
         sock: Connected, not blocking, any TLS handshake done. It is closed with the connection.
     """
+
+    __slots__ = (
+        *("_closed", "_framing", "_loop", "_receive", "_sock", "_unsent", "_waiter", "_within", "_writing"),
+        "on_closed",
+    )
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
@@ -88,31 +93,34 @@ class Connection:
     # --- the event loop ---------------------------------------------------------------------------------------
 
     def _readable(self) -> None:
-        """Take what has come. Called by the loop, again as long as there is more."""
-        while True:
-            try:
-                at, data = self._receive()
-            except _NOT_NOW:
-                return
-            except OSError as error:
-                self._lost(error)
-                return
-            if not data:
-                self._lost(None)
-                return
-            self._came(at, data)
-            if self._within is None or self._closed or not self._within():
-                return
+        """Take what has come, and stamp it. Called by the loop, again as long as there is more.
 
-    def _came(self, at: float, data: bytes) -> None:
-        if self._framing.exchange is None:  # nobody asked
-            self.abort()
-            return
+        Hot, and mostly after a sleep, with cold caches: each function that is called, each object that is looked
+        at costs more than its instructions. So there are few.
+        """
         try:
-            if not self._framing.feed(at, data):
-                return
-        except NotHttpError as error:
-            self._fail("malformed", str(error))
+            data, notes, _, _ = self._receive()
+            at = monotonic()
+        except _NOT_NOW:
+            return
+        except OSError as error:
+            self._lost(error)
+            return
+        if notes:
+            at -= waited_s(notes)
+        if not data:
+            self._lost(None)
+        elif self._framing.exchange is None:  # nobody asked
+            self.abort()
+        elif (ended := self._framing.feed(at, data)) is not None:
+            self._ended(ended)
+        if self._within is not None and not self._closed and self._within():
+            self._readable()
+
+    def _ended(self, fault: str) -> None:
+        """The answer is complete, or there is a fault in it."""
+        if fault:
+            self._fail("malformed", fault)
             return
         if self._unsent or not self._framing.keep:
             self.abort()

@@ -73,10 +73,6 @@ class Exchange:
         return self.failure.kind in {"reset", "closed"} and self.end_at - self.sent_at < _STALE_WITHIN_S
 
 
-class NotHttpError(Exception):
-    """What came is no HTTP/1.1."""
-
-
 class Framing:
     """Fills exchanges, one after another, with what comes over one connection.
 
@@ -84,6 +80,11 @@ class Framing:
         exchange: The one that is being answered; None when none is.
         keep: Whether another may follow the one that was answered last.
     """
+
+    __slots__ = (
+        *("_at", "_body_parts", "_head_done", "_parser", "_parts", "_self_ending"),
+        *("exchange", "keep", "on_body"),
+    )
 
     def __init__(self) -> None:
         self.exchange: Exchange | None = None
@@ -93,6 +94,7 @@ class Framing:
         self._parser = httptools.HttpResponseParser(self)
         self._head_done = False
         self._self_ending = False
+        self._body_parts = 0
         self._at = 0.0
 
     def expect(self, exchange: Exchange) -> None:
@@ -100,21 +102,26 @@ class Framing:
         self.exchange = exchange
         self._head_done = self._self_ending = False
 
-    def feed(self, at: float, data: bytes) -> bool:
-        """Take what one read brought; whether the answer is complete by it.
+    def feed(self, at: float, data: bytes) -> str | None:
+        """Take what one read brought.
 
-        Raises:
-            NotHttpError: With the parser's words.
+        Returns:
+            None as long as more is to come; "" when the answer is complete; else why it is no answer.
         """
-        self._at = max(at, self._at)  # two ways of stamping may be off by a few microseconds
+        self._at = at = max(at, self._at)  # two ways of stamping may be off by a few microseconds
+        exchange, fault = self.exchange, ""
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            raise NotHttpError(f"not HTTP/1.1: {error}") from None
-        finally:
-            if self._parts:
-                self._keep_parts()
-        return self.exchange is None
+            fault = f"not HTTP/1.1: {error}"
+        parts = self._parts
+        if parts:
+            if self.exchange is None:  # what came behind the end of the answer is none of it
+                del parts[self._body_parts :]
+            if exchange is not None and parts:
+                exchange.reads.append((at, parts[0] if len(parts) == 1 else b"".join(parts)))
+            parts.clear()
+        return fault if fault or self.exchange is None else None
 
     def end_of_bytes(self) -> str | None:
         """The connection was closed: why the answer is not complete by that; None where it is."""
@@ -125,13 +132,6 @@ class Framing:
         if self.exchange is not None:  # a body without length or chunks ends with its connection
             self.exchange.end_at = max(self._at, self.exchange.sent_at)
         return None
-
-    def _keep_parts(self) -> None:
-        """What the parser found of the body, under the time at which it came."""
-        parts = self._parts
-        if self.exchange is not None:
-            self.exchange.reads.append((self._at, parts[0] if len(parts) == 1 else b"".join(parts)))
-        parts.clear()
 
     # --- httptools --------------------------------------------------------------------------------------------
 
@@ -157,8 +157,6 @@ class Framing:
 
     def on_message_complete(self) -> None:
         """Called by the parser."""
-        if self._parts:
-            self._keep_parts()
         exchange = self.exchange
         if exchange is None:
             return
@@ -168,4 +166,5 @@ class Framing:
         exchange.framed = True
         exchange.end_at = max(self._at, exchange.sent_at)
         self.keep = self._parser.should_keep_alive()
+        self._body_parts = len(self._parts)
         self.exchange = None

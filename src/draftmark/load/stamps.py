@@ -10,12 +10,14 @@ meanwhile does no harm.
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import ssl
 import struct
 import sys
-from collections.abc import Callable
-from time import monotonic, time
+from collections.abc import Callable, Sequence
+from time import time
+from typing import Any, TypeAlias
 
 READ_BYTES = 65_536
 """Most bytes of one read. A buffer of this size comes from malloc's heap; one twice as large is mapped anew."""
@@ -26,50 +28,31 @@ What came behind a packet that was lost arrived before it could be read: its sta
 lost one took to be sent again. Where that, or a pause of ours, is so long, the time of the read counts.
 """
 
-_SO_TIMESTAMPNS = 35  # asm-generic/socket.h; what comes with the bytes has the same number
+_SO_TIMESTAMPNS = 35  # asm-generic/socket.h; the note that comes with the bytes has the same number
 _timespec = struct.Struct("@ll")
-_ROOM = socket.CMSG_SPACE(_timespec.size) if hasattr(socket, "CMSG_SPACE") else 0
+_ROOM = socket.CMSG_SPACE(_timespec.size)
 
-Receive = Callable[[], tuple[float, bytes]]
+Note: TypeAlias = tuple[int, int, bytes]
+Receive: TypeAlias = Callable[[], tuple[bytes, Sequence[Note], int, Any]]
 
 
 def receiver(sock: socket.socket) -> Receive:
-    """A function that takes what a socket has.
-
-    It gives (arrival on the monotonic clock, bytes), the bytes empty at their end, and raises what `recv` raises.
-    """
-    if isinstance(sock, ssl.SSLSocket) or not _asked_for_stamps(sock):  # TLS has its packets read by its library
-        return _by_ourselves(sock)
-    recvmsg, unpack = sock.recvmsg, _timespec.unpack
-
-    def receive() -> tuple[float, bytes]:
-        data, notes, _, _ = recvmsg(READ_BYTES, _ROOM)
-        now = monotonic()
-        if notes and notes[0][1] == _SO_TIMESTAMPNS and len(notes[0][2]) == _timespec.size:
-            seconds, nanoseconds = unpack(notes[0][2])
-            late = time() - seconds - nanoseconds * 1e-9
-            if 0.0 <= late <= TRUSTED_S:
-                now -= late
-        return now, data
-
-    return receive
+    """What takes that which a socket has: (bytes, notes on them, …). It raises what `recv` raises."""
+    if isinstance(sock, ssl.SSLSocket):  # its packets are read by the library, which keeps no notes
+        recv = sock.recv
+        return lambda: (recv(READ_BYTES), (), 0, None)
+    if sys.platform.startswith("linux"):
+        with contextlib.suppress(OSError):
+            sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+    recvmsg = sock.recvmsg
+    return lambda: recvmsg(READ_BYTES, _ROOM)
 
 
-def _by_ourselves(sock: socket.socket) -> Receive:
-    recv = sock.recv
-
-    def receive() -> tuple[float, bytes]:
-        data = recv(READ_BYTES)
-        return monotonic(), data
-
-    return receive
-
-
-def _asked_for_stamps(sock: socket.socket) -> bool:
-    if not sys.platform.startswith("linux"):
-        return False
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
-    except OSError:
-        return False
-    return True
+def waited_s(notes: Sequence[Note]) -> float:
+    """By these notes, how long ago the bytes just read had arrived; 0 where that is not known, or not to be trusted."""
+    _, kind, told = notes[0]
+    if kind != _SO_TIMESTAMPNS or len(told) != _timespec.size:
+        return 0.0
+    seconds, nanoseconds = _timespec.unpack(told)
+    waited: float = time() - seconds - nanoseconds * 1e-9
+    return waited if 0.0 <= waited <= TRUSTED_S else 0.0
