@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
+import sys
 import time
 from collections.abc import Awaitable, Callable
 
@@ -53,7 +54,7 @@ def over(talk: Callable[[socket.socket, Connection, Exchange], Awaitable[None]])
 
 
 def test_a_client_that_is_busy_does_not_stamp_late() -> None:
-    if not stamps.sys.platform.startswith("linux"):
+    if not sys.platform.startswith("linux"):
         pytest.skip("the kernel's stamps are Linux's")
     sent = 0.0
 

@@ -103,6 +103,7 @@ def connect_failing(monkeypatch: pytest.MonkeyPatch, number: int, *, after: int)
         except ConnectError as error:
             return error.failure.kind
         finally:
+            await asyncio.sleep(0.05)  # so that the server has taken them all before they go
             for connection in kept:
                 connection.abort()
 

@@ -49,7 +49,7 @@ def receiver(sock: socket.socket) -> Receive:
 
 
 def waited_s(notes: Sequence[Note]) -> float:
-    """By these notes, how long ago the bytes just read had arrived; 0 where that is not known, or not to be trusted."""
+    """By these notes, how long ago the bytes just read had arrived; 0 where that is not known, or is in doubt."""
     _, kind, told = notes[0]
     if kind != _SO_TIMESTAMPNS or len(told) != _timespec.size:
         return 0.0
