@@ -122,7 +122,7 @@ class AnswerReader:
         other is left to `_event`, which would have read these to the same end.
         """
         if events and events[-1] == _DONE:
-            self._take_many(events[:-1], due)
+            self._take_many(events[:-1], due[:-1])
             self._event(due[-1], _DONE)
             return
         try:
@@ -139,7 +139,7 @@ class AnswerReader:
         self._together(decoded[begin:], said[begin:], due[begin:])
 
     def _take_each(self, events: list[bytes], due: list[float]) -> None:
-        for at, event in zip(due, events, strict=False):
+        for at, event in zip(due, events, strict=True):
             self._event(at, event)
 
     def _together(self, events: list[Event], said: list[str | None], due: list[float]) -> None:
