@@ -324,3 +324,10 @@ def test_weights_are_repetitions(pairs: list[tuple[float, int]]) -> None:
     short = weighted_spread(pairs)
     for field in ("mean", "p50", "p90", "p95", "p99"):
         assert getattr(short, field) == pytest.approx(getattr(long, field))
+
+
+def test_a_token_that_comes_as_the_window_ends_is_in_it() -> None:
+    """2.01 - 1.01 is a little less than 1."""
+    got = measure(closed_loop(2, [[(1.0, 1.0)]] * 3, gap=0.01), workload="w", concurrency=2)
+    assert got.output_tok_s is not None
+    assert got.output_tok_s * got.duration_s == pytest.approx(3)

@@ -10,6 +10,8 @@ from statistics import median
 from draftmark.load.timings import CUT, intended_s, tokens_of
 from draftmark.model import RequestRecord, Window
 
+_TICK_S = 1e-9
+
 
 def steady_window(records: Sequence[RequestRecord], concurrency: int) -> Window | None:
     """The part in which the server was as busy as the load was meant to make it; None if nothing was measured.
@@ -114,7 +116,8 @@ class _Course:
 
     def until(self, time: float) -> float:
         """Tokens that had come by then."""
-        chunks, at = self._chunks, time - self._sent
+        # a difference of two times is not exact: a chunk that came at that very time has come
+        chunks, at = self._chunks, time - self._sent + _TICK_S
         after = bisect_right(chunks, (at, math.inf))
         if after == 0:
             return 0.0
