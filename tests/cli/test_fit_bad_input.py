@@ -149,10 +149,6 @@ def test_gptq_too(fit: Fit) -> None:
     ("flag", "said"),
     [
         ("--quantization fp8", "what is left of the weights is a guess"),
-        ("--torchao-config int4wo-128", "not modelled"),
-        ("--cpu-offload-gb 10", "not modelled"),
-        ("--pp-size 2", "not modelled"),
-        ("--enable-lora", "not modelled"),
         ("--tp-size 4", "communication takes was not measured"),
         ("--tp-size 4 --dp-size 4 --enable-dp-attention", "how it divides weights is an estimate"),
     ],
@@ -163,6 +159,19 @@ def test_flags_whose_memory_is_not_sure_are_said_and_widen_the_bounds(fit: Fit, 
     assert said in unsure.assumptions
     if "kv-cache" not in flag:
         assert unsure.width() > known.width()
+
+
+@pytest.mark.parametrize(
+    "flag",
+    ["--torchao-config int4wo-128", "--cpu-offload-gb 10", "--pp-size 2", "--enable-lora", "--config a.yaml"],
+)
+def test_flags_that_are_not_modelled_have_no_figure_rather_than_a_made_up_one(fit: Fit, flag: str) -> None:
+    said = fit(DENSE, *GPU[:-1], f"{PLAIN} {flag}")
+    assert said.status == 0, said.err
+    arm = said.out["arms"][0]
+    assert arm["fits"] is None
+    assert arm["kv_tokens"] is arm["low"]["kv_tokens"] is arm["high"]["kv_tokens"] is None
+    assert arm["because"] == [f"{flag} is not modelled: no figure is given"]
 
 
 def test_float32_and_overrides_are_reckoned_with(fit: Fit) -> None:

@@ -187,9 +187,8 @@ def test_shapes_are_resolved_as_sglang_does() -> None:
     assert (
         settings_of({"speculative_algorithm": "EAGLE", "speculative_num_steps": 1, "tp_size": 1}).requested() == 48
     )
-    assert (
-        settings_of({"speculative_algorithm": "EAGLE", "max_running_requests": "96", "dp_size": 2}).requested()
-        == 48
-    )
+    asked = {"speculative_algorithm": "EAGLE", "max_running_requests": "96", "dp_size": 2}
+    assert settings_of(asked).requested() == 96  # two replicas, each with all of it
+    assert settings_of({**asked, "enable_dp_attention": True}).requested() == 48
     with pytest.raises(ValueError, match="--tp-size 'two'"):
         settings_of({"tp_size": "two"})

@@ -92,7 +92,8 @@ class Draft:
         layers: Its hidden layers.
         architecture: Of its config; the target's for a path-less draft.
         wrapped: Its text model is nested in the config.
-        cell: Bytes a token of its own KV pool takes on one rank; None when unknown.
+        cell: Bytes a token of its own KV pool takes on one rank, but for `windows`; None when unknown.
+        windows: The same of its layers with sliding windows, where those have a pool of their own.
     """
 
     weights: Tensors | None
@@ -101,6 +102,7 @@ class Draft:
     architecture: str
     wrapped: bool = False
     cell: int | None = None
+    windows: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 _CARRIED = (
     "model_path", "dtype", "quantization", "kv_cache_dtype", "context_length", "mem_fraction_static",
     "max_total_tokens", "chunked_prefill_size", "max_prefill_tokens", "page_size", "swa_full_tokens_ratio",
-    "tp_size", "pp_size", "dp_size", "max_running_requests", "mamba_full_memory_ratio", "max_mamba_cache_size",
+    "tp_size", "pp_size", "dp_size", "attn_dp_size", "ep_size", "moe_a2a_backend",
+    "max_running_requests", "mamba_full_memory_ratio", "max_mamba_cache_size",
     "mamba_ssm_dtype", "linear_attn_backend", "linear_replayssm_cache_len", "speculative_algorithm",
     "speculative_num_steps", "speculative_eagle_topk", "speculative_num_draft_tokens",
     "speculative_draft_model_path", "speculative_draft_model_quantization", "speculative_adaptive_config",
@@ -91,7 +92,11 @@ def boot_of(log: BootLog, command_values: Mapping[str, object]) -> Boot | None:
         unsure = True
         if not (log.warnings and log.warnings[0].line == log.first_line):  # the launcher's words were cut off
             values["max_running_requests"] = None
+    chunk = values.get("chunked_prefill_size")
     settings = settings_of(values)
+    if settings.dp_attention and isinstance(chunk, int) and logged.get("chunked_prefill_size") == chunk:
+        values["chunked_prefill_size"] = chunk * settings.dp  # printed once it is divided among the groups
+        settings = settings_of(values)
     return Boot(
         log=log,
         settings=settings,

@@ -13,7 +13,6 @@ from draftmark.engines.sglang.memory.settings import Settings
 
 _SCALE_BLOCK = 128  # DSATokenToKVPool.quant_block_size
 _ROPE_BYTES = 2  # rope of a scaled fp8 row stays bfloat16
-_EVICTION_INTERVAL = 128  # SGLANG_SWA_EVICTION_INTERVAL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +24,7 @@ class Cell:
         fixed: Taken out of the budget first: a pool of windows whose size does not depend on the tokens.
         target: Of `bytes` and `fixed`, what one token takes in the target's own full-length pool.
         uncounted_draft: Bytes a token that the draft's pool takes on top, outside of the budget.
+        uncounted_fixed: Bytes of that pool that do not depend on the tokens.
         draft_layers: Layers of the draft that the budget was charged for.
     """
 
@@ -32,6 +32,7 @@ class Cell:
     fixed: int = 0
     target: float
     uncounted_draft: float = 0.0
+    uncounted_fixed: float = 0.0
     draft_layers: int = 0
 
 
@@ -78,17 +79,18 @@ def cell_of(rules: Rules, settings: Settings, model: Anatomy, draft: Draft | Non
     item, _ = item_bytes(settings, model)
     charged = draft_layers(rules, settings, model, draft)
     if model.window is not None and settings.hybrid_window and model.latent is None:
-        return _windows(rules, settings, model, item, charged)
+        return _windows(rules, settings, model, draft, item)
     target = _latent(rules, settings, model.latent, item) if model.latent else _heads(model.full, settings, item)
     if model.window is not None:  # no pool of its own: windows are kept as long as all else
         target += _heads(model.window, settings, item)
     layers = model.cache_layers + (model.window.layers if model.window else 0)
+    windows = draft.windows if draft is not None and settings.eagle else 0  # as long as the target's pool
     total = target + int(target * charged / layers) if charged and layers else target
     return Cell(
         bytes=total,
         target=target,
         draft_layers=charged,
-        uncounted_draft=0 if charged else _uncounted(settings, draft, target / layers if layers else 0),
+        uncounted_draft=0.0 if charged else _uncounted(settings, draft, target / layers if layers else 0) + windows,
     )
 
 
@@ -111,7 +113,7 @@ def _latent(rules: Rules, settings: Settings, latent: Latent, item: float) -> fl
     return total
 
 
-def _windows(rules: Rules, settings: Settings, model: Anatomy, item: float, charged: int) -> Cell:
+def _windows(rules: Rules, settings: Settings, model: Anatomy, draft: Draft | None, item: float) -> Cell:
     """Models with sliding windows have two pools (SWA). Until 0.5.14 neither counts the draft."""
     window = model.window
     assert window is not None  # noqa: S101 - the caller looked
@@ -120,7 +122,7 @@ def _windows(rules: Rules, settings: Settings, model: Anatomy, item: float, char
     if model.full is None or not model.full.layers:
         return Cell(bytes=per_window * window.layers, target=per_window * window.layers)
     per_full = full / model.full.layers
-    counted = charged if rules.swa_draft else 0
+    counted = draft_layers(rules, settings, model, draft) if rules.swa_draft else 0
     target = full + per_full * counted
     cap = _window_cap(rules, settings, model)
     if cap is None:
@@ -128,8 +130,16 @@ def _windows(rules: Rules, settings: Settings, model: Anatomy, item: float, char
         fixed = 0
     else:
         total, fixed = target, int(cap * per_window * window.layers)
-    lost = per_full * (charged - counted) if charged else 0.0
-    return Cell(bytes=total, fixed=fixed, target=full, draft_layers=counted, uncounted_draft=lost)
+    lost = 0.0 if counted else _uncounted(settings, draft, per_full)
+    windows = draft.windows if draft is not None and not counted and settings.eagle else 0
+    return Cell(
+        bytes=total,
+        fixed=fixed,
+        target=full,
+        draft_layers=counted,
+        uncounted_draft=lost + (settings.window_ratio * windows if cap is None else 0.0),
+        uncounted_fixed=float(cap * windows) if cap is not None else 0.0,
+    )
 
 
 def _window_cap(rules: Rules, settings: Settings, model: Anatomy) -> int | None:
@@ -138,26 +148,34 @@ def _window_cap(rules: Rules, settings: Settings, model: Anatomy) -> int | None:
     Only without the radix cache and with a running limit (14:pool_configurator.py:339-386); None where the pool is
     a share of the full one.
     """
-    running, chunk = settings.requested(), settings.chunked_prefill
-    if (
-        rules.draft_kv == "uncounted"
-        or settings.radix
-        or running is None
-        or not chunk
-        or model.window_tokens is None
-    ):
+    running, chunk = settings.requested(), settings.rank_chunk
+    if rules.draft_kv == "uncounted" or settings.radix or running is None or model.window_tokens is None:
+        return None
+    if chunk is None or (chunk <= 0 and not rules.unchunked_window_cap):
         return None
     page, tokens = settings.page_size, settings.draft_tokens or 1
-    decode = page
-    if settings.algorithm is not None:
-        if page == 1 or settings.topk == 1:
-            decode = 2 * max(settings.steps * settings.topk, settings.draft_tokens)
-        else:
-            pages = -(-(page - 1 + settings.steps) // page)
-            decode = 2 * max(pages * page * settings.topk, settings.draft_tokens)
-    each = model.window_tokens + _EVICTION_INTERVAL * tokens + page + decode
-    total = each * running + (2 if settings.overlap else 1) * chunk + page
+    each = model.window_tokens + settings.window_eviction * tokens + page + _decoded_at_once(settings)
+    total = each * max(1, running) + (2 if settings.overlap else 1) * chunk + page
     return -(-total // page) * page
+
+
+def _decoded_at_once(settings: Settings) -> int:
+    """Tokens that a request has allocated for its next step.
+
+    Source: 17:mem_cache/allocation_sizing.py:9, utils/common.py:3881. With the overlap schedule for two of them.
+    """
+    page, topk = settings.page_size, settings.topk
+    if settings.algorithm is None:
+        return page
+    if page == 1:
+        most = max(settings.steps * topk, settings.draft_tokens)
+    elif settings.overlap:
+        steps = settings.steps if topk == 1 else -(-(page - 1 + settings.steps) // page) * page
+        most = max(steps * topk, settings.draft_tokens)
+    else:
+        steps = settings.steps if topk == 1 else settings.steps + page
+        most = max(-(-steps // page) * page * topk, -(-settings.draft_tokens // page) * page)
+    return 2 * most if settings.overlap else most
 
 
 def _uncounted(settings: Settings, draft: Draft | None, per_layer: float) -> float:

@@ -13,6 +13,7 @@ from draftmark.engines.sglang.memory import budget as budgets
 from draftmark.engines.sglang.memory import reading
 from draftmark.engines.sglang.memory.anatomy import Anatomy, Draft, Tensors
 from draftmark.engines.sglang.memory.boot import Boot, boot_of, command_of, read, same_weights
+from draftmark.engines.sglang.memory.cards import BEFORE_LOADING, GIB, MIB
 from draftmark.engines.sglang.memory.cell import item_bytes
 from draftmark.engines.sglang.memory.files import beside, overridden, read_config
 from draftmark.engines.sglang.memory.fit import Case, judge
@@ -20,6 +21,7 @@ from draftmark.engines.sglang.memory.fraction import Defaults, defaults
 from draftmark.engines.sglang.memory.kv_type import automatic, of_log
 from draftmark.engines.sglang.memory.loading import loading_of
 from draftmark.engines.sglang.memory.refused import Refused, check_choices, refused
+from draftmark.engines.sglang.memory.resolved import resolved
 from draftmark.engines.sglang.memory.rules import Choice, choose, has_draft_class
 from draftmark.engines.sglang.memory.same_model import another_model
 from draftmark.engines.sglang.memory.settings import (
@@ -215,7 +217,10 @@ def _verdict(service: _Service, arm: Arm) -> FitArm:
     if found and all(found):
         because = next(each for each in found if each)
         return FitArm(arm=arm, fits=False, because=(because.because,), to_get_more=because.more)
-    verdict = judge(arm, _case(service, values, settings, adaptive=keeps is None))
+    case, unknown = _case(service, values, settings, adaptive=keeps is None)
+    if unknown:
+        return FitArm(arm=arm, fits=None, because=tuple(unknown))
+    verdict = judge(arm, case)
     unsure = [each.because for each in found if each]
     if not unsure:
         return verdict
@@ -229,7 +234,15 @@ def _settings(service: _Service, values: Mapping[str, object]) -> Settings:
         raise UsageError(str(error), next_step="check the command line") from None
     if service.choice.assumption is None and service.boot is None:
         check_choices(service.choice.rules, settings)
-    return settings
+    return _in_force(service, settings)
+
+
+def _in_force(service: _Service, settings: Settings) -> Settings:
+    """With what SGLang sets by itself."""
+    card = min((each.total_mib for each in service.gpus), default=None)
+    if card is None and service.boot is not None and (before := service.boot.log.gpu_avail_before_weights_gib):
+        card = round((before * GIB + BEFORE_LOADING) / MIB)
+    return resolved(service.choice.rules, settings, service.target.shape, card, service.scene.environment)
 
 
 def _refused(
@@ -262,19 +275,19 @@ def _candidates(service: _Service, values: Mapping[str, object]) -> tuple[int, .
     return found or usual
 
 
-def _case(service: _Service, values: Mapping[str, object], settings: Settings, *, adaptive: bool) -> Case:
-    if settings.radix and service.target.shape.architecture in service.choice.rules.radix_off:
-        settings = replace(settings, radix=False)
+def _case(
+    service: _Service, values: Mapping[str, object], settings: Settings, *, adaptive: bool
+) -> tuple[Case, list[str]]:
+    """What a verdict follows from, and why there can be none."""
     if adaptive and adapts(values):
         settings = replace(settings, candidates=_candidates(service, values))
     otherwise = _otherwise(service, settings)
     settings, kv_otherwise = _with_kv_type(service, settings)
     model = reading.anatomy_of(service.target, settings, weighed=service.boot is None)
     draft = _draft(service, settings, model)
-    strange = not_modelled(values, service.scene.environment)
     if settings.attention_tp != settings.tp and service.boot is None:
         service.assume("--enable-dp-attention: how it divides weights is an estimate")
-    service.assume(*model.assumptions, item_bytes(settings, model)[1], *strange)
+    service.assume(*model.assumptions, item_bytes(settings, model)[1])
     rules, gpus, boot = service.choice.rules, service.gpus, service.boot
     usual = defaults(rules, settings, model, min(each.total_mib for each in gpus)) if gpus else None
     fraction, spread = _fraction(service, settings, usual)
@@ -295,11 +308,19 @@ def _case(service: _Service, values: Mapping[str, object], settings: Settings, *
         environment=dict(service.scene.environment),
         otherwise=(*otherwise, *kv_otherwise),
     )
-    budget = _budget(service, case)
-    if boot is not None and budget.fraction is not None:  # what was in force in that start, too, is in its figures
-        strange = [each for each in strange if each not in not_modelled(boot.values, service.scene.environment)]
-    unsure = len(strange) + (service.choice.outside and budget.fraction is None)
-    return replace(case, budget=budget, extra_spread=SPREAD * budget.pre * unsure)
+    budget, exact = _budget(service, case)
+    unsure = service.choice.outside and budget.fraction is None
+    return replace(case, budget=budget, extra_spread=SPREAD * budget.pre * unsure), _unknown(
+        service, values, exact=exact
+    )
+
+
+def _unknown(service: _Service, values: Mapping[str, object], *, exact: bool) -> list[str]:
+    """Why no figure can be given for flags."""
+    boot = service.boot
+    start = boot.values if boot is not None and exact else None
+    asked = {**values, **boot.values} if boot is not None and service.boot_flags else values
+    return not_modelled(asked, service.scene.environment, start)
 
 
 def _otherwise(service: _Service, settings: Settings) -> tuple[Settings, ...]:
@@ -381,14 +402,15 @@ def _fraction(service: _Service, settings: Settings, usual: Defaults | None) -> 
     return usual.fraction, usual.spread
 
 
-def _budget(service: _Service, case: Case) -> budgets.Budget:
+def _budget(service: _Service, case: Case) -> tuple[budgets.Budget, bool]:
+    """The budget, and whether it is that of a start whose pools follow from it."""
     boot = service.boot
     if boot is not None:
         found = _from_boot(service, boot, case)
         if found is not None:
             service.used = True
             service.assume(*found.remarks)
-            return found.budget
+            return found.budget, found.exact
         service.assume("the log does not tell the memory of this start: nothing is taken from it")
     if not service.gpus:
         raise UsageError(
@@ -399,7 +421,7 @@ def _budget(service: _Service, case: Case) -> budgets.Budget:
     gpu = min(service.gpus, key=lambda each: each.total_mib)
     if case.settings.tp * case.settings.pp > 1:
         service.assume("what a tensor-parallel group's communication takes was not measured")
-    return budgets.from_card(gpu, case.settings, case.model, case.draft)
+    return budgets.from_card(gpu, case.settings, case.model, case.draft), False
 
 
 def _from_boot(service: _Service, boot: Boot, case: Case) -> budgets.Calibration | None:
@@ -414,7 +436,7 @@ def _from_boot(service: _Service, boot: Boot, case: Case) -> budgets.Calibration
     if isinstance(loaded, str):
         service.assume(loaded)
         return None
-    settings, _ = _with_kv_type(service, boot.settings)
+    settings, _ = _with_kv_type(service, _in_force(service, boot.settings))
     own = replace(case, settings=settings, others=(), otherwise=())
     return budgets.from_boot(
         boot.log, case.rules, settings, boot.fraction, case.draft or _boot_draft(service, boot, case),

@@ -15,6 +15,7 @@ from draftmark.engines.sglang.memory.settings import Settings
 _FLOOR_ABOVE = 60 * 1024  # MiB: larger cards keep at least _FLOOR back
 _FLOOR = 10 * 1024
 _MLA_PREFILL_GRAPHS = 1536
+_DEEPEP_PREFILL = 1024  # with graphs of one kind only (17:server_args.py:4914)
 _VIT = 24 * 1024**2  # ViT-L/14: layers times hidden size squared
 
 
@@ -38,15 +39,18 @@ class Defaults:
 
 def defaults(rules: Rules, settings: Settings, model: Anatomy, total_mib: int) -> Defaults:
     """The defaults for a card of `total_mib`."""
-    chunk, max_bs = _by_card(rules, settings, total_mib)
-    graphs = _graphs_mib(settings, model, chunk, max_bs)
+    chunk, max_bs = by_card(rules, settings, total_mib)
+    graphs = _graphs_mib(rules, settings, model, chunk, max_bs)
     reserve = 512 + 1.5 * max(chunk if chunk > 0 else settings.prefill_tokens or 16384, 2048)
     reserve += settings.tp * settings.pp / 8 * 1024 + graphs
     if total_mib > _FLOOR_ABOVE:
         reserve = max(reserve, _FLOOR)
     reserve += _speculation(rules, settings)
+    if settings.deepep and settings.graphs and rules.deepep_reserve:
+        reserve += rules.deepep_reserve
     fraction = round((total_mib - reserve) / total_mib, 3)
-    uncertain = _MLA_PREFILL_GRAPHS if model.latent is not None else 8.0 * prefill_graphs(chunk)
+    uncertain = _MLA_PREFILL_GRAPHS if model.latent is not None else 8.0 * _prefill_sizes(settings, chunk)
+    uncertain += _DEEPEP_PREFILL if settings.deepep and rules.deepep_reserve else 0
     if model.multimodal and model.vision is not None and not settings.language_only:
         fraction *= _vision_factor(model.vision)
     return Defaults(
@@ -72,7 +76,8 @@ def prefill_graphs(largest: int) -> int:
     return len(prefill_sizes(largest))
 
 
-def _by_card(rules: Rules, settings: Settings, total_mib: int) -> tuple[int, int]:
+def by_card(rules: Rules, settings: Settings, total_mib: int) -> tuple[int, int]:
+    """Tokens of a chunk of prefill, and the largest batch of decode graphs: as given, else by the card."""
     small, wide = rules.small_card, settings.tp >= 4
     if total_mib < 20 * 1024:
         chunk, max_bs = 2048, 8
@@ -89,13 +94,23 @@ def _by_card(rules: Rules, settings: Settings, total_mib: int) -> tuple[int, int
     return settings.chunked_prefill or chunk, settings.graph_max_bs or max_bs
 
 
-def _graphs_mib(settings: Settings, model: Anatomy, chunk: int, max_bs: int) -> float:
-    mib = 2.0 * max_bs
+def _graphs_mib(rules: Rules, settings: Settings, model: Anatomy, chunk: int, max_bs: int) -> float:
+    mib = 2.0 * max_bs if settings.graphs or not rules.graphs_if_captured else 0.0
     if settings.dp_attention:
         mib += 3.0 * max_bs * settings.dp + (1.5 * max_bs * settings.dp if max_bs > 300 else 0)
     if settings.prefill_graphs:
-        mib += _MLA_PREFILL_GRAPHS if model.latent is not None else 8 * prefill_graphs(max(chunk, 0))
+        mib += _MLA_PREFILL_GRAPHS if model.latent is not None else 8 * _prefill_sizes(settings, chunk)
     return mib
+
+
+def _prefill_sizes(settings: Settings, chunk: int) -> int:
+    """How many sizes of prefill are captured (10:server_args.py:1252-1270)."""
+    if settings.prefill_graph_sizes is not None:
+        return settings.prefill_graph_sizes
+    largest = settings.prefill_graph_tokens
+    if largest is None:
+        largest = min(chunk, settings.max_total_tokens or chunk)
+    return prefill_graphs(max(largest, 0))
 
 
 def _speculation(rules: Rules, settings: Settings) -> int:

@@ -17,7 +17,7 @@ from draftmark.engines.sglang.memory.anatomy import (
     RecurrentState,
     Tensors,
 )
-from draftmark.engines.sglang.memory.rules import has_window_pool
+from draftmark.engines.sglang.memory.rules import has_window_pool, window_of
 from draftmark.engines.sglang.memory.settings import Settings
 from draftmark.errors import BadInputError
 
@@ -103,7 +103,9 @@ def anatomy_of(source: Target, settings: Settings, *, weighed: bool = True) -> A
         layers=shape.layers,
         full=_heads(shape.of_kind("full") + (() if pool else shape.of_kind("sliding", "chunked"))),
         window=_heads(shape.of_kind("sliding", "chunked")) if pool else None,
-        window_tokens=next((each.window for each in shape.of_kind("sliding", "chunked")), None),
+        window_tokens=window_of(
+            shape.architecture, next((each.window for each in shape.of_kind("sliding", "chunked")), None)
+        ),
         latent=_latent(latent) if latent is not None else None,
         state=_state(shape.linear) if shape.linear is not None else None,
         weights=target,
@@ -161,6 +163,7 @@ def other_draft(config: Config, settings: Settings) -> Draft:
         architecture=shape.architecture,
         wrapped=text is not config,
         cell=_draft_cell(shape, settings, None),
+        windows=_draft_cell(shape, settings, None, windows=True) or 0,
     )
 
 
@@ -217,12 +220,18 @@ def _state(found: LinearLayers) -> RecurrentState:
     )
 
 
-def _draft_cell(shape: ModelShape, settings: Settings, layers: int | None) -> int | None:
-    """Bytes a token of the draft's own pool: of its own layers, or of `layers` like the target's full ones."""
+def _draft_cell(shape: ModelShape, settings: Settings, layers: int | None, *, windows: bool = False) -> int | None:
+    """Bytes a token of the draft's own pool: of its own layers, or of `layers` like the target's full ones.
+
+    With `windows` of those with sliding windows that have a pool of their own, else of the others.
+    """
+    apart = has_window_pool(shape.architecture) and settings.hybrid_window
     item = ITEM_BYTES.get(shape.dtype, 2) if settings.kv_dtype == "auto" else ITEM_BYTES.get(settings.kv_dtype, 2)
     total = 0
     for each in shape.attention:
         if layers is not None and each.kind not in ("full", "mla"):
+            continue
+        if windows != (apart and each.kind in ("sliding", "chunked")):
             continue
         count = each.count if layers is None else layers
         if each.kv_lora_rank is not None:

@@ -25,6 +25,9 @@ class Rules:
     swa_draft: bool = False
     lazy_with_speculation: bool = False
     graphs_follow_running: bool = False
+    unchunked_window_cap: bool = False
+    deepep_reserve: int = 0
+    graphs_if_captured: bool = False
     fused_mla_dim: bool = False
     speculation_reserve: Mapping[str, int] = field(default_factory=dict)
     multimodal_reserve: Mapping[str, int] = field(default_factory=dict)
@@ -118,6 +121,12 @@ def has_draft_class(architecture: str) -> bool:
 def has_window_pool(architecture: str) -> bool:
     """Whether sliding windows have a pool of their own; else they are kept as long as everything else."""
     return architecture in _table()["hybrid_window"]["architectures"]
+
+
+def window_of(architecture: str, tokens: int | None) -> int | None:
+    """What SGLang counts of a window: of some classes one less, the token itself not being looked back at."""
+    less = architecture in _table()["window_less_one"]["architectures"]
+    return tokens - 1 if less and tokens is not None else tokens
 
 
 @cache

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from draftmark.engines.sglang.flags import parse
+from draftmark.engines.sglang.memory.graphs import LISTS, graphs_of
 from draftmark.engines.sglang.versions import rules_for
 
 # Arguments that changed their name.
@@ -41,6 +42,11 @@ class Settings:
         state_slots: `--max-mamba-cache-size`.
         state_ratio: `--mamba-full-memory-ratio`.
         strategy: `--mamba-radix-cache-strategy`.
+        dp: With data-parallel attention, the groups that the ranks are divided into; else whole replicas.
+        dp_attention: Whether attention is divided so. With one group it is not.
+        chunked_prefill: `--chunked-prefill-size` of all groups together.
+        window_eviction: Tokens after which a sliding window's oldest are given back.
+        prefill_graph_tokens: Largest prefill that is captured; `prefill_graph_sizes`: how many sizes, if listed.
         candidates: Steps that it switches between while it serves; empty where they stay.
     """
 
@@ -77,6 +83,10 @@ class Settings:
     graph_max_bs: int | None = None
     graphs: bool = True
     prefill_graphs: bool = True
+    prefill_graph_tokens: int | None = None
+    prefill_graph_sizes: int | None = None
+    deepep: bool = False
+    window_eviction: int = 128
     replayssm: bool = False
     replay_length: int = 16
     quantization: str | None = None
@@ -100,8 +110,18 @@ class Settings:
 
     @property
     def shards(self) -> int:
-        """Workers that `--max-running-requests` is divided among."""
-        return max(1, self.dp)
+        """Workers that `--max-running-requests` is divided among.
+
+        Replicas each have all of it (10:model_executor/model_runner.py:340, 17:layers/dp_attention.py:320).
+        """
+        return max(1, self.dp) if self.dp_attention else 1
+
+    @property
+    def rank_chunk(self) -> int | None:
+        """Tokens that one group prefills at a time (10:server_args.py:2641, 23:arg_groups/parallel_hook.py:327)."""
+        if self.chunked_prefill is None or not self.dp_attention:
+            return self.chunked_prefill
+        return self.chunked_prefill // self.dp
 
     def requested(self) -> int | None:
         """M: requests at once of one worker as asked for, or as speculation sets it; None for SGLang's estimate."""
@@ -117,9 +137,11 @@ def values_of(command: Sequence[str], version: str | None) -> dict[str, object]:
     found: dict[str, object] = {"model_path": parsed.positional}
     for given in parsed.given:
         name = given.name.removeprefix("--").replace("-", "_")
-        found[_ALIASES.get(name, name)] = (
-            given.values[-1] if given.values else not given.spelled.startswith("--no-")
-        )
+        name = _ALIASES.get(name, name)
+        if name in LISTS:
+            found[name] = given.values
+        else:
+            found[name] = given.values[-1] if given.values else not given.spelled.startswith("--no-")
     return found
 
 
@@ -131,6 +153,8 @@ def settings_of(values: Values, architecture: str | None = None) -> Settings:
     """
     algorithm = _algorithm(values)
     steps, topk, tokens = _shape(values, algorithm, architecture)
+    dp, dp_attention = _data_parallel(values)
+    graphs = graphs_of(values)
     return Settings(
         model_path=_text(values, "model_path"),
         fraction=_share(values, "mem_fraction_static"),
@@ -156,20 +180,40 @@ def settings_of(values: Values, architecture: str | None = None) -> Settings:
         hybrid_window=not _flag(values, "disable_hybrid_swa_memory"),
         tp=_count(values, "tp_size") or 1,
         pp=_count(values, "pp_size") or 1,
-        dp=_count(values, "dp_size") or 1,
+        dp=dp,
         ep=_count(values, "ep_size") or 1,
-        dp_attention=_flag(values, "enable_dp_attention"),
+        dp_attention=dp_attention,
         context=_count(values, "context_length"),
         chunked_prefill=_int(values, "chunked_prefill_size"),
         prefill_tokens=_int(values, "max_prefill_tokens"),
-        graph_max_bs=_int(values, "cuda_graph_max_bs_decode") or _int(values, "cuda_graph_max_bs"),
-        graphs=not _flag(values, "disable_cuda_graph"),
-        prefill_graphs=not (_flag(values, "disable_piecewise_cuda_graph") or _flag(values, "disable_cuda_graph")),
+        graph_max_bs=graphs.max_bs,
+        graphs=graphs.decode,
+        prefill_graphs=graphs.prefill,
+        prefill_graph_tokens=graphs.prefill_tokens,
+        prefill_graph_sizes=graphs.prefill_sizes,
+        deepep=_text(values, "moe_a2a_backend") == "deepep",
         replayssm=_flag(values, "enable_linear_replayssm_spec"),
         replay_length=_int(values, "linear_replayssm_cache_len") or 16,
         quantization=_text(values, "quantization"),
         language_only=_flag(values, "language_only"),
     )
+
+
+def _data_parallel(values: Values) -> tuple[int, bool]:
+    """Groups or replicas, and whether they are groups of data-parallel attention.
+
+    0.5.23 counts groups by `--attn-dp-size`, of which `--dp-size N --enable-dp-attention` is the older spelling
+    (23:arg_groups/parallel_hook.py:40-60, 285-295); with one group there is none of it.
+    """
+    replicas, groups = _count(values, "dp_size") or 1, _count(values, "attn_dp_size") or 1
+    if groups > 1 and replicas > 1:
+        raise ValueError(
+            f"--dp-size {replicas} with --attn-dp-size {groups}: SGLang ends with a ValueError, replicas of "
+            "data-parallel attention not being supported"
+        )
+    if groups > 1:
+        return groups, True
+    return replicas, replicas > 1 and _flag(values, "enable_dp_attention")
 
 
 def _algorithm(values: Values) -> str | None:

@@ -63,7 +63,7 @@ def slack_of(
     context: int,
 ) -> Slack:
     """What an arm leaves of `free`: (1 - fraction) * pre, less what comes after the pools were sized."""
-    draft_pool = cell.uncounted_draft * max(0, pools.tokens)
+    draft_pool = cell.uncounted_draft * max(0, pools.tokens) + cell.uncounted_fixed
     extra = 0.0
     if cost is not None and cost.draft_tokens:  # --speculative-adaptive: states for the longest candidate
         extra = float(cost.slot * (pools.running + 1) * (settings.most_draft_tokens - settings.draft_tokens))

@@ -8,7 +8,7 @@ from typing import Any
 from draftmark.errors import BadInputError
 
 SPREAD = 0.05
-"""Share of the card's memory by which a budget may be off for each flag that is not modelled."""
+"""Share of the card's memory by which the budget of a version that was not read may be off."""
 
 _VALUES = {
     "disaggregation_mode": ("null", None),
@@ -19,7 +19,6 @@ _VALUES = {
     "lora_paths": (None,),
     "torchao_config": ("", None),
     "moe_dense_tp_size": (None,),
-    "attn_dp_size": ("1", 1, None),
     "ep_num_redundant_experts": ("0", 0, None),
     "speculative_draft_kv_cache_dtype": ("auto", None),
     "config": (None,),
@@ -43,19 +42,39 @@ _SWITCHES = (
 _MODELS = ("DeepseekV4", "MiniMaxM3", "MiniMaxSparse", "Inkling")
 
 
-def not_modelled(values: Mapping[str, object], environment: Mapping[str, str]) -> list[str]:
-    """Assumptions, in words."""
-    found = [
-        f"--{name.replace('_', '-')} {values[name]} is not modelled"
-        for name, usual in _VALUES.items()
-        if values.get(name) not in usual and values.get(name) != []
-    ]
-    found += [f"--{name.replace('_', '-')} is not modelled" for name in _SWITCHES if values.get(name) is True]
+# What they take is there before the pools: a start under the same flag, whose pools follow from it, tells it.
+_TOLD_BY_A_START = frozenset({
+    "cpu_offload_gb", "lora_paths", "enable_lora", "torchao_config", "moe_dense_tp_size",
+    "ep_num_redundant_experts", "enable_memory_saver", "enable_dp_lm_head", "load_format",
+})  # fmt: skip
+
+
+def not_modelled(
+    values: Mapping[str, object], environment: Mapping[str, str], start: Mapping[str, object] | None = None
+) -> list[str]:
+    """Why no figure can be given, in words: bounds for what is not known would be made up.
+
+    Args:
+        values: Arguments by name.
+        environment: Of the service.
+        start: Arguments of a start whose figures are known; what was in force then, too, is in its figures.
+    """
+    names = [name for name, usual in _VALUES.items() if values.get(name) not in usual and values.get(name)]
+    names += [name for name in _SWITCHES if values.get(name) is True]
     if values.get("load_format") in _LOADED_OTHERWISE:
-        found.append(f"--load-format {values['load_format']} is not modelled")
+        names.append("load_format")
+    if start is not None:
+        names = [
+            name for name in names if name not in _TOLD_BY_A_START or str(values[name]) != str(start.get(name))
+        ]
+    found = [f"{_shown(name, values[name])} is not modelled: no figure is given" for name in names]
     if environment.get("SGLANG_ENABLE_POST_CAPTURE_KV_SIZING", "0").lower() in ("1", "true"):
         found.append("SGLANG_ENABLE_POST_CAPTURE_KV_SIZING is not modelled: pools are sized after graph capture")
     return found
+
+
+def _shown(name: str, value: object) -> str:
+    return f"--{name.replace('_', '-')}" + ("" if value is True else f" {str(value)[:60]}")
 
 
 def refuse_model(config: Mapping[str, Any]) -> None:
