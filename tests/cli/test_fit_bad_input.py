@@ -289,3 +289,54 @@ def test_a_log_that_contradicts_itself_is_not_used(fit: Fit) -> None:
     by_card = fit(HYBRID, "--depth", "3", "--gpu", "h200", log=mixed)
     assert by_card.out["calibrated_from"] is None
     assert "the log contradicts itself" in by_card.assumptions
+
+
+def test_a_log_of_a_card_that_this_one_cannot_be_is_said_and_not_used(fit: Fit) -> None:
+    """139.11 GiB were free: no H100; a B200 only if others held the rest."""
+    said = fit(HYBRID, "--depth", "3", "--gpu", "h100", log=CAPTURE)
+    assert said.out["calibrated_from"] is None
+    assert "139.11 GiB were free before loading, and h100 has 79.65 GiB" in said.assumptions
+    assert said.out["arms"][0]["kv_tokens"] != 338_982
+    said = fit(HYBRID, "--depth", "3", "--gpu", "b200", log=CAPTURE)
+    assert said.out["arms"][0]["kv_tokens"] == 338_982
+    assert "of b200's 179.06 GiB: its figures hold where as much is held by others" in said.assumptions
+    own = fit(HYBRID, "--depth", "3", "--gpu", "h200", log=CAPTURE)
+    assert "held by others" not in own.assumptions
+
+
+def test_why_a_log_is_not_used_is_told_where_nothing_else_tells(fit: Fit) -> None:
+    said = fit(HYBRID, "--depth", "3", "--tp", "2", log=CAPTURE)
+    assert said.status == 2
+    assert "with another --tp-size" in said.err
+    assert "or a boot log" not in said.err
+    backwards = b"".join(reversed(CAPTURE.splitlines(keepends=True)))
+    said = fit(HYBRID, "--depth", "3", "--flags", PLAIN, log=backwards)
+    assert said.status == 0 or "or a boot log" not in said.err
+
+
+def test_two_totals_in_one_log_are_told(fit: Fit) -> None:
+    said = fit(HYBRID, "--depth", "3", log=CAPTURE.replace(b"#tokens: 338982", b"#tokens: 400000"))
+    assert "its pool has 400,000 tokens, and max_total_num_tokens is 338,982" in said.assumptions
+    arm = said.out["arms"][0]
+    assert arm["low"]["kv_tokens"] < 338_982 < arm["high"]["kv_tokens"]
+
+
+@pytest.mark.parametrize("name", ["kill_child", "drain", "drain-killed", "no-room-for-kv"])
+def test_what_else_took_memory_during_a_load_is_considered(fit: Fit, name: str) -> None:
+    """Starts of SmolLM2 itself, while a second server loaded on the same card."""
+    log = (HERE / "sglang" / "h200" / f"death-{name}.log").read_bytes()
+    said = fit(published("smollm2-135m"), "--depth", "0", log=log)
+    if said.status:
+        assert "or something else took memory meanwhile" in said.err
+        assert "with nothing else starting on its GPU" in said.err
+
+
+def test_the_last_message_of_a_failed_start_is_not_contradicted(fit: Fit) -> None:
+    """2.5 GiB went to another process before the pools: 0.4736 of 131.43 GiB were free, not 64.76."""
+    log = (HERE / "sglang" / "h200" / "death-k10.log").read_bytes()
+    said = fit(HYBRID, "--depth", "off,3,10", log=log)
+    assert "62.25 GiB were free when the pools were sized" in said.assumptions
+    assert [arm["fits"] for arm in said.out["arms"]] == [True, None, False]
+    told = [line for line in said.out["arms"][2]["to_get_more"] if "SGLang's own message" in line]
+    assert told
+    assert float(told[0].split("will say ")[1].split(",")[0]) == pytest.approx(0.527, abs=0.0011)

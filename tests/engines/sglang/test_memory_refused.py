@@ -12,6 +12,7 @@ from draftmark.model import Arm, Fit, FitArm, Gpu
 from draftmark.ports import FitScene
 
 CONFIGS = Path(__file__).parents[2] / "data" / "model_config"
+DSPARK = "--speculative-algorithm DSPARK --speculative-dspark-block-size 8"
 PLAIN = ("python3", "-m", "sglang.launch_server", "--model-path", "/model", "--mem-fraction-static", "0.9")
 
 
@@ -171,3 +172,66 @@ def test_versions_outside_of_those_read_have_wide_bounds(version: str) -> None:
     assert read.figures.kv_tokens is not None
     assert outside.low.kv_tokens < 0.95 * outside.figures.kv_tokens
     assert read.low.kv_tokens > 0.98 * read.figures.kv_tokens
+
+
+@pytest.mark.parametrize(
+    ("flags", "version", "why"),
+    [
+        ("--context-length 131072", "0.5.17", None),
+        ("--context-length 131073", "0.5.17", "longer than the model's 131072"),
+        ("--context-length 9999999", "0.5.10", "longer than the model's 131072"),
+        (DSPARK, "0.5.17", "DSpark dense speculative decoding requires"),
+        (DSPARK, "0.5.20", "DSpark dense speculative decoding requires"),
+        (DSPARK, "0.5.23", None),  # a folder beside the weights, which this model has
+        (f"{DSPARK} --speculative-draft-model-path /d", "0.5.17", None),
+        ("--speculative-algorithm DFLASH", "0.5.17", "DFLASH speculative decoding requires"),
+    ],
+)
+def test_what_the_files_do_not_have(flags: str, version: str, why: str | None) -> None:
+    found = verdict("llama-3.1-8b", flags, version, depth=8 if "algorithm" in flags else 0)
+    assert (found.fits is False) == (why is not None)
+    assert why is None or why in found.because[0]
+
+
+def test_a_longer_context_starts_where_a_variable_allows_it() -> None:
+    words = ("env", "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN=1", *PLAIN, "--context-length", "200000")
+    config = json.dumps(json.loads((CONFIGS / "llama-3.1-8b.json").read_text())["config"]).encode()
+    scene = FitScene(
+        read=lambda _: config,
+        gpus=lambda: (Gpu(name="big", total_mib=2_000_000),),
+        version="0.5.17",
+        model_dir="/m",
+    )
+    found = SGLang(version="0.5.17").fit(words, [Arm(0)], scene)
+    assert found is not None
+    assert found.arms[0].fits is True
+
+
+@pytest.mark.parametrize("method", ["DFLASH", "NGRAM"])
+def test_fit_and_plan_refuse_alike(method: str) -> None:
+    """A depth of 1 drafts nothing where the last round's token counts."""
+    engine = SGLang(version="0.5.17")
+    words = (*PLAIN, "--speculative-algorithm", method)
+    for depth in (1, 8):
+        refusal = engine.refuse(words, Arm(depth))
+        found = verdict("llama-3.1-8b", f"--speculative-algorithm {method}", depth=depth)
+        assert (found.fits is False) == (refusal is not None)
+        assert refusal is None or refusal.because in found.because
+
+
+@pytest.mark.parametrize("version", ["0.5.12", "0.5.14", "0.5.17", "0.5.23"])
+@pytest.mark.parametrize(
+    ("flags", "starts"),
+    [
+        ("--page-size 64", True),
+        ("--page-size 48", False),
+        ("--page-size 3", False),
+        ("--page-size 48 --mamba-track-interval 480", False),
+        ("--page-size 320 --mamba-track-interval 640", True),
+    ],
+)
+def test_pages_on_which_state_can_be_kept(flags: str, starts: bool, version: str) -> None:
+    name = "--mamba-scheduler-strategy" if version == "0.5.12" else "--mamba-radix-cache-strategy"
+    found = verdict("qwen3-next-80b-a3b", f"{name} extra_buffer {flags}", version)
+    assert (found.fits is not False) == starts
+    assert starts or "extra_buffer wants" in found.because[0]

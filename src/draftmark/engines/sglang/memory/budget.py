@@ -154,6 +154,7 @@ def from_boot(
     if known is None:
         return None
     pre, pre_spread = known
+    at_sizing, sizing_spread, remarks = _by_message(boot, at_sizing, sizing_spread, pre)
     rough = at_sizing - (1 - fraction) * pre
     budget = Budget(
         pre=pre,
@@ -167,7 +168,11 @@ def from_boot(
     )
     pools = _allocated(boot, settings, solve(rough))
     if pools is None:
-        return Calibration(budget=_fixed(budget, rules, settings, fraction, rough), exact=False)
+        return Calibration(
+            budget=_fixed(budget, rules, settings, fraction, rough),
+            exact=False,
+            remarks=(*remarks, *_two_totals(boot, settings)),
+        )
     low, high = interval(pools)
     exact = _exact(low, high, pools, solve)
     if exact is None or abs(exact - rough) > max(0.5 * GIB, 4 * budget.spread):
@@ -179,6 +184,7 @@ def from_boot(
             ),
             exact=False,
             remarks=(
+                *remarks,
                 f"the log's {told} do not follow from its free memory by the accounting of SGLang {rules.version}: "
                 "another version, or a flag that is not modelled",
             ),
@@ -211,6 +217,40 @@ def _before(boot: BootLog, loading: Loading, at_sizing: float, off: float) -> tu
         if printed is None or (abs(pre - printed) <= spread + _APART and spread < _APART):
             return pre, spread
     return None if printed is None else (printed, 2 * _PRINTED + cards.UNPRINTED / 4)
+
+
+def _by_message(boot: BootLog, at_sizing: float, off: float, pre: float) -> tuple[float, float, tuple[str, ...]]:
+    """What was free when the pools were sized, by the message of a start that failed where that says otherwise.
+
+    Bounds cover what the loads left as well: what took the difference may be gone at another start.
+    """
+    for failure in boot.failures:
+        found = _MINIMUM.search(failure.text)
+        if found is None:
+            continue
+        told = (1 - float(found[1])) * pre
+        if abs(told - at_sizing) > off + 0.00005 * pre + _APART:
+            words = (
+                f"{told / GIB:.2f} GiB were free when the pools were sized, by the log's last message, and "
+                f"{at_sizing / GIB:.2f} once everything was loaded: something else took memory in between, and the "
+                "bounds cover both"
+            )
+            return told, off + abs(told - at_sizing), (words,)
+    return at_sizing, off, ()
+
+
+def _two_totals(boot: BootLog, settings: Settings) -> tuple[str, ...]:
+    """Two numbers of tokens in the log of a single rank."""
+    own = [line for line in boot.kv if line.of == "target" and line.label is None]
+    if not boot.summary or not own or boot.swa or settings.tp * settings.pp > 1:
+        return ()
+    pool, told = own[0].tokens, boot.summary.max_total_num_tokens
+    if pool == told:
+        return ()
+    return (
+        f"the log contradicts itself: its pool has {pool:,} tokens, and max_total_num_tokens is {told:,}: neither "
+        "is taken, and the figures go by its free memory",
+    )
 
 
 def _logged_draft(loading: Loading, draft: Draft | None, speculates: bool) -> tuple[float, float]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from draftmark.engines.model_config import UnknownArchitectureError
@@ -11,74 +11,33 @@ from draftmark.engines.sglang import refusals
 from draftmark.engines.sglang.arms import ADAPTIVE, candidates_in, usual_candidates
 from draftmark.engines.sglang.memory import budget as budgets
 from draftmark.engines.sglang.memory import reading
-from draftmark.engines.sglang.memory.anatomy import Anatomy, Draft, Tensors
-from draftmark.engines.sglang.memory.boot import Boot, boot_of, command_of, read, same_weights
-from draftmark.engines.sglang.memory.cards import BEFORE_LOADING, GIB, MIB
+from draftmark.engines.sglang.memory.boot import Boot, boot_of, command_of, read
 from draftmark.engines.sglang.memory.cell import item_bytes
-from draftmark.engines.sglang.memory.files import beside, overridden, read_config
+from draftmark.engines.sglang.memory.environment import in_force
+from draftmark.engines.sglang.memory.files import beside, has_file, overridden, read_config
 from draftmark.engines.sglang.memory.fit import Case, judge
-from draftmark.engines.sglang.memory.fraction import Defaults, defaults
-from draftmark.engines.sglang.memory.kv_type import automatic, of_log
-from draftmark.engines.sglang.memory.loading import loading_of
-from draftmark.engines.sglang.memory.refused import Refused, check_choices, refused
-from draftmark.engines.sglang.memory.resolved import resolved
-from draftmark.engines.sglang.memory.rules import Choice, choose, has_draft_class
+from draftmark.engines.sglang.memory.fraction import defaults
+from draftmark.engines.sglang.memory.refused import Refused, refused
+from draftmark.engines.sglang.memory.refused_files import Files, refused_by_files
+from draftmark.engines.sglang.memory.rules import Choice, Rules, choose
 from draftmark.engines.sglang.memory.same_model import another_model
+from draftmark.engines.sglang.memory.service import Service, WithArm, settings_in_force, with_kv_type
 from draftmark.engines.sglang.memory.settings import (
     SPECULATIVE_RUNNING,
     Settings,
     adapts,
-    settings_of,
     values_of,
 )
 from draftmark.engines.sglang.memory.slack import graphs_wanted
+from draftmark.engines.sglang.memory.sources import budget_of, draft_of, fraction_of
 from draftmark.engines.sglang.memory.unmodelled import SPREAD, not_modelled, refuse_model
 from draftmark.engines.sglang.versions import rules_for
 from draftmark.errors import BadInputError, UsageError
-from draftmark.model import Arm, Fit, FitArm, Gpu
+from draftmark.model import Arm, Fit, FitArm
 from draftmark.ports import FitScene
 
 if TYPE_CHECKING:
     from draftmark.engines.sglang.log.nouns import BootLog
-
-WithArm = Callable[[Sequence[str], Arm, str], Sequence[str]]
-"""A command line with an arm's flags, by the rules of a version."""
-
-
-@dataclass(slots=True, kw_only=True)
-class _Service:
-    """What all arms share, and what is found on the way."""
-
-    scene: FitScene
-    choice: Choice
-    command: tuple[str, ...]
-    with_arm: WithArm
-    told: str
-    target: reading.Target
-    boot: Boot | None
-    gpus: tuple[Gpu, ...]
-    assumptions: dict[str, None]
-    boot_flags: bool = False
-    used: bool = False
-
-    def assume(self, *what: str | None) -> None:
-        """Note what had to be assumed, once."""
-        self.assumptions.update(dict.fromkeys(each for each in what if each is not None))
-
-    def values(self, arm: Arm) -> dict[str, object]:
-        """The arguments of an arm; what its command line leaves to the card as the log has it."""
-        try:
-            words = self.with_arm(self.command, arm, self.told)
-        except UsageError:
-            named = values_of(self.command, self.told).get("speculative_algorithm")
-            if not arm.depth or not self.target.shape.mtp_layers or named not in (None, "", "NONE"):
-                raise
-            self.command = (*self.command, "--speculative-algorithm", "NEXTN")
-            words = self.with_arm(self.command, arm, self.told)
-            self.assume("no speculation method is named: NEXTN, which drafts with the model's own layers")
-        own = values_of(words, self.told)
-        resolved = {} if self.boot is None else self.boot.resolved()
-        return {**resolved, **{name: value for name, value in own.items() if value is not None}}
 
 
 def fit(command: Sequence[str], arms: Sequence[Arm], scene: FitScene, with_arm: WithArm) -> Fit:
@@ -88,6 +47,7 @@ def fit(command: Sequence[str], arms: Sequence[Arm], scene: FitScene, with_arm: 
         BadInputError: The model, its config or the log cannot be used.
         UsageError: Neither a card nor a log tells how much memory there is, or an arm cannot be written.
     """
+    scene = replace(scene, environment=in_force(command, scene.environment))
     log = read(scene.log) if scene.log is not None else None
     version = scene.version or (log.version if log else None)
     version, choice = _choice(version, log)
@@ -115,14 +75,19 @@ def fit(command: Sequence[str], arms: Sequence[Arm], scene: FitScene, with_arm: 
         assumptions[f"{other}: nothing is taken from it"] = None
         boot = None
     elif other is not None:
-        raise BadInputError(other, next_step="give the log of a start of this model, or --flags and --gpu")
-    service = _Service(
+        raise BadInputError(
+            other,
+            next_step="give the log of another start of this model, with nothing else starting on its GPU, or "
+            "--flags and --gpu",
+        )
+    service = Service(
         scene=scene,
         choice=choice,
         command=tuple(command),
         with_arm=with_arm,
         told=told,
         target=target,
+        path=path,
         boot=boot,
         gpus=scene.gpus(),
         assumptions=assumptions,
@@ -206,9 +171,9 @@ def _model_path(values: Mapping[str, object]) -> str:
     return path
 
 
-def _verdict(service: _Service, arm: Arm) -> FitArm:
+def _verdict(service: Service, arm: Arm) -> FitArm:
     values = service.values(arm)
-    settings = _settings(service, values)
+    settings = settings_in_force(service, values)
     written = service.with_arm(service.command, arm, service.told)
     keeps = refusals.keeps_steps(written, arm, rules_for(service.told)) if ADAPTIVE in dict(arm.knobs) else None
     if keeps is not None:
@@ -227,26 +192,8 @@ def _verdict(service: _Service, arm: Arm) -> FitArm:
     return replace(verdict, fits=None if verdict.fits else verdict.fits, because=(*unsure[:1], *verdict.because))
 
 
-def _settings(service: _Service, values: Mapping[str, object]) -> Settings:
-    try:
-        settings = settings_of(values, service.target.shape.architecture)
-    except ValueError as error:
-        raise UsageError(str(error), next_step="check the command line") from None
-    if service.choice.assumption is None and service.boot is None:
-        check_choices(service.choice.rules, settings)
-    return _in_force(service, settings)
-
-
-def _in_force(service: _Service, settings: Settings) -> Settings:
-    """With what SGLang sets by itself."""
-    card = min((each.total_mib for each in service.gpus), default=None)
-    if card is None and service.boot is not None and (before := service.boot.log.gpu_avail_before_weights_gib):
-        card = round((before * GIB + BEFORE_LOADING) / MIB)
-    return resolved(service.choice.rules, settings, service.target.shape, card, service.scene.environment)
-
-
 def _refused(
-    service: _Service, arm: Arm, written: Sequence[str], settings: Settings, keeps: str | None
+    service: Service, arm: Arm, written: Sequence[str], settings: Settings, keeps: str | None
 ) -> list[Refused | None]:
     """Why an arm would not start, by each of the versions that it may be."""
     found = []
@@ -254,13 +201,28 @@ def _refused(
         told = rules_for(service.told if rules is service.choice.rules else rules.version)
         refusal = refusals.of_written(written, arm, told)
         own = None
-        if refusal is not None and refusal.code != "dead-depth" and not (keeps and keeps in refusal.because):
+        if refusal is not None and not (keeps and keeps in refusal.because):
             own = Refused(refusal.because)
-        found.append(own or refused(rules, settings, service.target.shape))
+        found.append(own or _refused_model(service, rules, settings))
     return found
 
 
-def _candidates(service: _Service, values: Mapping[str, object]) -> tuple[int, ...]:
+def _refused_model(service: Service, rules: Rules, settings: Settings) -> Refused | None:
+    target = service.target
+    return refused(rules, settings, target.shape) or refused_by_files(
+        Files(
+            rules=rules,
+            settings=settings,
+            shape=target.shape,
+            config=target.config,
+            text=target.text,
+            environment=service.scene.environment,
+            has=lambda name: has_file(service.scene, service.path, name),
+        )
+    )
+
+
+def _candidates(service: Service, values: Mapping[str, object]) -> tuple[int, ...]:
     """Steps that an adaptive arm switches between."""
     path = values.get("speculative_adaptive_config")
     usual = usual_candidates(rules_for(service.told))
@@ -276,21 +238,21 @@ def _candidates(service: _Service, values: Mapping[str, object]) -> tuple[int, .
 
 
 def _case(
-    service: _Service, values: Mapping[str, object], settings: Settings, *, adaptive: bool
+    service: Service, values: Mapping[str, object], settings: Settings, *, adaptive: bool
 ) -> tuple[Case, list[str]]:
     """What a verdict follows from, and why there can be none."""
     if adaptive and adapts(values):
         settings = replace(settings, candidates=_candidates(service, values))
     otherwise = _otherwise(service, settings)
-    settings, kv_otherwise = _with_kv_type(service, settings)
+    settings, kv_otherwise = with_kv_type(service, settings)
     model = reading.anatomy_of(service.target, settings, weighed=service.boot is None)
-    draft = _draft(service, settings, model)
+    draft = draft_of(service, settings, model)
     if settings.attention_tp != settings.tp and service.boot is None:
         service.assume("--enable-dp-attention: how it divides weights is an estimate")
     service.assume(*model.assumptions, item_bytes(settings, model)[1])
     rules, gpus, boot = service.choice.rules, service.gpus, service.boot
     usual = defaults(rules, settings, model, min(each.total_mib for each in gpus)) if gpus else None
-    fraction, spread = _fraction(service, settings, usual)
+    fraction, spread = fraction_of(service, settings, usual)
     log = boot.log if boot else None
     case = Case(
         rules=rules,
@@ -308,14 +270,14 @@ def _case(
         environment=dict(service.scene.environment),
         otherwise=(*otherwise, *kv_otherwise),
     )
-    budget, exact = _budget(service, case)
+    budget, exact = budget_of(service, case)
     unsure = service.choice.outside and budget.fraction is None
     return replace(case, budget=budget, extra_spread=SPREAD * budget.pre * unsure), _unknown(
         service, values, exact=exact
     )
 
 
-def _unknown(service: _Service, values: Mapping[str, object], *, exact: bool) -> list[str]:
+def _unknown(service: Service, values: Mapping[str, object], *, exact: bool) -> list[str]:
     """Why no figure can be given for flags."""
     boot = service.boot
     start = boot.values if boot is not None and exact else None
@@ -323,7 +285,7 @@ def _unknown(service: _Service, values: Mapping[str, object], *, exact: bool) ->
     return not_modelled(asked, service.scene.environment, start)
 
 
-def _otherwise(service: _Service, settings: Settings) -> tuple[Settings, ...]:
+def _otherwise(service: Service, settings: Settings) -> tuple[Settings, ...]:
     """Settings that could be in force as well, as far as that makes a difference."""
     boot = service.boot
     if boot is None or not boot.running_unsure or not service.boot_flags or settings.algorithm is not None:
@@ -333,117 +295,3 @@ def _otherwise(service: _Service, settings: Settings) -> tuple[Settings, ...]:
         "is not in the log: the bounds of `off` cover both"
     )
     return (replace(settings, running=None if settings.running is not None else SPECULATIVE_RUNNING),)
-
-
-def _with_kv_type(service: _Service, settings: Settings) -> tuple[Settings, tuple[Settings, ...]]:
-    """With what `--kv-cache-dtype auto` is, and with what it may be as well."""
-    if settings.kv_dtype != "auto":
-        return settings, ()
-    found = of_log(service.boot.log) if service.boot is not None else None
-    if found is None:
-        target = service.target
-        found = automatic(service.choice.rules, target.shape, target.quantization, service.gpus)
-    service.assume(found.assumption)
-    other = () if found.otherwise is None else (replace(settings, kv_dtype=found.otherwise),)
-    return replace(settings, kv_dtype=found.name), other
-
-
-def _draft(service: _Service, settings: Settings, model: Anatomy) -> Draft | None:
-    if not budgets.has_draft_weights(settings):
-        return None
-    path = settings.draft_path
-    if path is None or path in (settings.model_path, service.scene.model_dir):
-        own = reading.own_draft(service.target, settings)
-        return own if own is not None else _unnamed_draft(service, settings, model)
-    try:
-        return reading.other_draft(read_config(service.scene, path), settings)
-    except BadInputError as error:
-        if settings.algorithm == "STANDALONE":
-            raise
-        service.assume(f"the draft's config cannot be used ({error.what}): one layer like the target's is assumed")
-    return _one_layer(model)
-
-
-def _unnamed_draft(service: _Service, settings: Settings, model: Anatomy) -> Draft:
-    """What SGLang makes of a target without layers to draft with, where no draft is named."""
-    told = f"{settings.algorithm} without a draft path, and the config names no layers to draft with: "
-    if has_draft_class(model.architecture):
-        service.assume(f"{told}one layer like the target's is assumed")
-        return _one_layer(model)
-    service.assume(f"{told}SGLang loads the whole model a second time, as its own draft")
-    whole = reading.other_draft(service.target.config, settings)
-    return replace(whole, weights=model.weights if model.weights.bytes else whole.weights)
-
-
-def _one_layer(model: Anatomy) -> Draft:
-    """A draft of which nothing is known."""
-    layer = model.weights.bytes // max(1, model.layers)
-    return Draft(
-        weights=Tensors(bytes=2 * layer, spread=1.0), nextn=1, layers=1, architecture="", wrapped=False, cell=None
-    )
-
-
-def _fraction(service: _Service, settings: Settings, usual: Defaults | None) -> tuple[float, float]:
-    """The fraction in force, and by how much it may be off."""
-    boot = service.boot
-    if boot is not None and boot.fraction is not None and settings.fraction in (None, boot.fraction):
-        reserved = bool(service.choice.rules.speculation_reserve)
-        if not reserved or (boot.settings.algorithm is None) == (settings.algorithm is None):
-            return boot.fraction, 0.0
-    if settings.fraction is not None:
-        return settings.fraction, 0.0
-    if usual is None:
-        raise UsageError(
-            "how much memory the GPU has is not known, and with it the default of --mem-fraction-static",
-            next_step="give --gpu h200, --gpu 80GiB, or a boot log",
-        )
-    if usual.fraction > 0:
-        service.assume(f"--mem-fraction-static is not given: SGLang's default for this card, {usual.fraction:.3f}")
-    return usual.fraction, usual.spread
-
-
-def _budget(service: _Service, case: Case) -> tuple[budgets.Budget, bool]:
-    """The budget, and whether it is that of a start whose pools follow from it."""
-    boot = service.boot
-    if boot is not None:
-        found = _from_boot(service, boot, case)
-        if found is not None:
-            service.used = True
-            service.assume(*found.remarks)
-            return found.budget, found.exact
-        service.assume("the log does not tell the memory of this start: nothing is taken from it")
-    if not service.gpus:
-        raise UsageError(
-            "how much memory the GPU has is not known", next_step="give --gpu h200, --gpu 80GiB, or a boot log"
-        )
-    if not case.model.weights.bytes:
-        reading.anatomy_of(service.target, case.settings)  # says why they cannot be told
-    gpu = min(service.gpus, key=lambda each: each.total_mib)
-    if case.settings.tp * case.settings.pp > 1:
-        service.assume("what a tensor-parallel group's communication takes was not measured")
-    return budgets.from_card(gpu, case.settings, case.model, case.draft), False
-
-
-def _from_boot(service: _Service, boot: Boot, case: Case) -> budgets.Calibration | None:
-    differ = same_weights(boot.settings, case.settings)
-    if differ:
-        service.assume(f"the log is of a start with another {', '.join(differ)}: its figures do not hold")
-        return None
-    if boot.fraction is None:
-        return None
-    resident = case.rules.draft_resident and budgets.has_draft_weights(boot.settings)
-    loaded = loading_of(boot.log, resident=resident)
-    if isinstance(loaded, str):
-        service.assume(loaded)
-        return None
-    settings, _ = _with_kv_type(service, _in_force(service, boot.settings))
-    own = replace(case, settings=settings, others=(), otherwise=())
-    return budgets.from_boot(
-        boot.log, case.rules, settings, boot.fraction, case.draft or _boot_draft(service, boot, case),
-        own.pools, own.interval,
-    )  # fmt: skip
-
-
-def _boot_draft(service: _Service, boot: Boot, case: Case) -> Draft | None:
-    """The draft of the log's start, for an arm that has none."""
-    return _draft(service, boot.settings, case.model)

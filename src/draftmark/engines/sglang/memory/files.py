@@ -84,3 +84,12 @@ def beside(scene: FitScene, path: str) -> Mapping[str, Any] | None:
     except BadInputError:
         return None
     return found if isinstance(found.get("quantization"), Mapping) else None
+
+
+def has_file(scene: FitScene, path: str, name: str) -> bool:
+    """Whether a model has a file, by its name in the model's directory."""
+    try:
+        read_config(scene, path, name)
+    except BadInputError:
+        return False
+    return True

@@ -55,7 +55,10 @@ def _to_start(case: Case) -> Iterator[str]:
             / case.budget.pre
         )
         if case.model.state is not None and own < case.fraction:
-            yield f"SGLang's own message will say {own:.3f}, which leaves recurrent state out and is not enough"
+            said = (
+                math.ceil(own * 1000 - 0.1) / 1000
+            )  # rounded up (17:…configurator.py:1645); a tenth of a digit is ours
+            yield f"SGLang's own message will say {said:.3f}, which leaves recurrent state out and is not enough"
     running = case.settings.requested()
     if running is not None and running > 1:
         fewer = _largest(running - 1, lambda wanted: _asking(case, wanted).starts)

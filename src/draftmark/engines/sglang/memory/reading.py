@@ -17,6 +17,7 @@ from draftmark.engines.sglang.memory.anatomy import (
     RecurrentState,
     Tensors,
 )
+from draftmark.engines.sglang.memory.refused_files import context_of
 from draftmark.engines.sglang.memory.rules import has_window_pool, window_of
 from draftmark.engines.sglang.memory.settings import Settings
 from draftmark.errors import BadInputError
@@ -99,7 +100,7 @@ def anatomy_of(source: Target, settings: Settings, *, weighed: bool = True) -> A
     latent = next(iter(shape.of_kind("mla")), None)
     return Anatomy(
         architecture=shape.architecture,
-        context=settings.context or shape.max_position or 4096,
+        context=settings.context or context_of(text) or shape.max_position or 4096,
         layers=shape.layers,
         full=_heads(shape.of_kind("full") + (() if pool else shape.of_kind("sliding", "chunked"))),
         window=_heads(shape.of_kind("sliding", "chunked")) if pool else None,

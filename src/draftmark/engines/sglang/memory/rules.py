@@ -25,6 +25,7 @@ class Rules:
     swa_draft: bool = False
     lazy_with_speculation: bool = False
     graphs_follow_running: bool = False
+    bundled_draft_folder: bool = False
     unchunked_window_cap: bool = False
     deepep_reserve: int = 0
     graphs_if_captured: bool = False

@@ -63,9 +63,10 @@ def another_model(
     least = expected * (1 - off) if settings.quantization is None else expected * _QUANTIZED
     if least - _LEAST <= logged <= expected * (1 + off) + _LEAST:
         return None
+    meanwhile = ", or something else took memory meanwhile" if logged > expected else ""
     return (
-        f"the log is of another model: it loaded {loaded.mem_gib:.2f} GiB of weights ({loaded.type}), and "
-        f"{architecture} has {expected / GIB:.2f} GiB by its config"
+        f"the log is of another model{meanwhile}: it loaded {loaded.mem_gib:.2f} GiB of weights ({loaded.type}), "
+        f"and {architecture} has {expected / GIB:.2f} GiB by its config"
     )
 
 

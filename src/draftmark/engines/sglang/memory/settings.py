@@ -87,6 +87,7 @@ class Settings:
     prefill_graph_sizes: int | None = None
     deepep: bool = False
     window_eviction: int = 128
+    track_interval: int = 256
     replayssm: bool = False
     replay_length: int = 16
     quantization: str | None = None
@@ -174,6 +175,7 @@ def settings_of(values: Values, architecture: str | None = None) -> Settings:
         state_ratio=_or(_float(values, "mamba_full_memory_ratio"), 0.9),
         strategy=_text(values, "mamba_radix_cache_strategy") or _text(values, "mamba_scheduler_strategy") or "auto",
         linear_backend=_text(values, "linear_attn_backend") or "triton",
+        track_interval=_count(values, "mamba_track_interval") or 256,
         radix=not _flag(values, "disable_radix_cache"),
         overlap=not _flag(values, "disable_overlap_schedule"),
         window_ratio=_or(_float(values, "swa_full_tokens_ratio"), 0.8),
@@ -234,6 +236,9 @@ def _shape(values: Values, algorithm: str | None, architecture: str | None) -> t
         tokens = tokens or _NGRAM_DRAFT_TOKENS
         width = topk or 10
         return steps or max(1, tokens // width), width, tokens
+    block = _int(values, "speculative_dspark_block_size")
+    if algorithm == "DSPARK" and block is not None:  # 17:arg_groups/speculative_hook.py: the anchor comes on top
+        return 1, 1, block + 1
     if algorithm not in _EAGLE:  # DFLASH and its kin draft one block at a time
         return 1, 1, tokens or _int(values, "speculative_dflash_block_size") or _DFLASH_BLOCK
     if steps is None:
