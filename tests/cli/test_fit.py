@@ -253,12 +253,12 @@ def test_a_command_line_longer_than_any_name(draftmark: Run, tmp_path: Path) -> 
     assert found["arms"][0]["fits"] is True
 
 
-def test_without_a_method_off_is_told_unless_depths_are_named(draftmark: Run, tmp_path: Path) -> None:
+def test_without_a_method_off_is_told_unless_only_other_depths_are_named(draftmark: Run, tmp_path: Path) -> None:
     asked = ("fit", str(model(tmp_path, LLAMA)), "--gpu", "h200", "--engine", "sglang==0.5.17", "--json")
     found = told(draftmark(*asked))
     assert [arm["arm"] for arm in found["arms"]] == ["off"]
     assert any("only `off` is told" in each and "--method" in each for each in found["assumptions"])
-    assert draftmark(*asked, "--depth", "0..4").status == 2
+    assert draftmark(*asked, "--depth", "1..4").status == 2
     assert len(told(draftmark(*asked, "--method", "NGRAM"))["arms"]) == 9
 
 
@@ -353,3 +353,99 @@ def test_a_card_in_slices_is_not_taken_for_a_whole_one(draftmark: Run, tmp_path:
         driver.chmod(0o755)
         done = draftmark("fit", path, "--depth", "off", env={"PATH": f"{tools}:/usr/bin:/bin"})
         assert done.status == status, said
+
+
+@pytest.mark.parametrize(
+    "words", [("--flags", "--page-size=64"), ("--flags=--page-size=64",), ("--flags", "--page-size 64")]
+)
+def test_flags_may_be_one_word(draftmark: Run, tmp_path: Path, words: tuple[str, ...]) -> None:
+    path = str(model(tmp_path, LLAMA))
+    arm = told(draftmark("fit", path, "--gpu", "h200", "--depth", "0", "--json", *words))["arms"][0]
+    assert arm["kv_tokens"] % 64 == 0
+    alone = draftmark("fit", path, "--gpu", "h200", "--depth", "0", "--json", "--flags", "--disable-radix-cache")
+    assert alone.status == 0, alone.err
+
+
+@pytest.mark.parametrize("name", ["/no/such/folder", "qwen3-next/", "config.json"])
+def test_a_folder_that_is_not_there_is_told_as_that(draftmark: Run, name: str) -> None:
+    done = draftmark("fit", name)
+    assert done.status == 2
+    assert f"there is no folder or file {name}" in done.err
+
+
+def test_a_bare_name_may_have_been_a_folder(draftmark: Run) -> None:
+    done = draftmark("fit", "qwen3-nxt")
+    assert done.status == 2
+    assert "no folder or file of that name is here either" in done.err
+    assert "docker:" not in done.err
+    assert "directory that holds config.json" in done.err
+
+
+def test_the_engine_is_named_in_any_case(draftmark: Run, tmp_path: Path) -> None:
+    path = str(model(tmp_path, LLAMA))
+    found = told(draftmark("fit", path, "--gpu", "h200", "--depth", "0", "--json", "--engine", "SGLang==0.5.17"))
+    assert found["version"] == "0.5.17"
+
+
+def test_off_is_told_where_nothing_drafts_even_if_depths_are_asked_for(draftmark: Run, tmp_path: Path) -> None:
+    path = str(model(tmp_path, LLAMA))
+    found = told(draftmark("fit", path, "--gpu", "h200", "--depth", "0..10", "--json"))
+    assert [arm["depth"] for arm in found["arms"]] == [0]
+    assert any("only `off` is told" in each for each in found["assumptions"])
+    assert draftmark("fit", path, "--gpu", "h200", "--depth", "1..10").status == 2
+
+
+def test_a_method_that_the_flags_overrule_is_told(draftmark: Run, tmp_path: Path) -> None:
+    path = str(model(tmp_path, NEXT))
+    flags = f"{FLAGS} --speculative-algorithm NGRAM"
+    words = ("--gpu", "h200", "--tp", "2", "--depth", "0,8", "--json", "--flags", flags)
+    found = told(draftmark("fit", path, *words, "--method", "NEXTN"))
+    assert "--method NEXTN is not used: the flags name NGRAM" in found["assumptions"]
+    assert not any("--method" in each for each in told(draftmark("fit", path, *words))["assumptions"])
+
+
+def test_the_table_of_requests_is_a_line_and_has_a_lever(draftmark: Run, tmp_path: Path) -> None:
+    """2,049 rows of ten million tokens, 4 bytes each: 80 GiB, for which no --mem-fraction-static makes room."""
+    path = str(model(tmp_path, {**LLAMA, "max_position_embeddings": 10_485_760}))
+    words = ("--gpu", "h200", "--engine", "sglang==0.5.17", "--depth", "0", "--json", "--flags")
+    arm = told(draftmark("fit", path, *words, "--mem-fraction-static 0.8"))["arms"][0]
+    assert arm["fits"] is False
+    assert any("the table from requests to tokens takes " in line for line in arm["because"])
+    lever = next(line for line in arm["to_get_more"] if line.startswith("--context-length "))
+    context = lever.split()[1].rstrip(":")
+    again = told(draftmark("fit", path, *words, f"--mem-fraction-static 0.8 --context-length {context}"))["arms"][0]
+    assert again["fits"] is True
+    assert f"{again['kv_tokens']:,} tokens" in lever
+    small = told(
+        draftmark(
+            "fit",
+            str(model(tmp_path, {**LLAMA, "max_position_embeddings": 8192}, "small")),
+            *words,
+            "--mem-fraction-static 0.8",
+        )
+    )
+    assert not any("table from requests" in line for line in small["arms"][0]["because"])
+
+
+@pytest.mark.parametrize("flag", ["--quantization", "--load-format", "--attention-backend"])
+def test_values_that_this_version_does_not_take_are_refused(draftmark: Run, tmp_path: Path, flag: str) -> None:
+    path = str(model(tmp_path, LLAMA))
+    words = ("--gpu", "h200", "--depth", "0", "--flags", f"{flag} nonsense")
+    done = draftmark("fit", path, "--engine-version", "0.5.17", *words)
+    assert done.status == 2
+    assert f"{flag} nonsense: SGLang 0.5.17 has no such choice" in done.err
+    assert draftmark("fit", path, "--engine-version", "0.5.18", *words).status == 0  # not read: it may have it
+
+
+def test_the_less_is_known_of_a_version_the_wider_the_bounds(draftmark: Run, tmp_path: Path) -> None:
+    path = str(model(tmp_path, LLAMA))
+    widths = [
+        width(told(draftmark("fit", path, "--gpu", "h200", "--depth", "0", "--json", *version))["arms"][0])
+        for version in (
+            ("--engine-version", "0.5.17"),
+            ("--engine-version", "0.6.0"),
+            ("--engine-version", "main"),
+            (),
+        )
+    ]
+    assert widths[0] < widths[1] == widths[2] == widths[3]

@@ -184,3 +184,14 @@ def test_as_a_function(tmp_path: Path) -> None:
     assert why.examine_paths([str(case)]).cause == "stop-timeout-sigkill"
     log = io.BytesIO((case / "service.log").read_bytes())
     assert why.examine_paths(["-"], stdin=log).cause == "unsettled"
+
+
+def test_a_run_of_draftmarks_is_many_servers(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "run.json").write_text("{}")
+    for name in ("01-d3", "02-off"):
+        (tmp_path / "trials" / name).mkdir(parents=True)
+        (tmp_path / "trials" / name / "server.log").write_text("killed\n")
+    assert main(["why", str(tmp_path)]) == 2
+    err = capfd.readouterr().err
+    assert "a server for each of its 2 trials" in err
+    assert "trials/02-off/server.log" in err

@@ -10,9 +10,11 @@ from typing import Any
 from draftmark.engines.sglang import adaptive, arms
 from draftmark.engines.sglang.engine import SGLang
 from draftmark.engines.sglang.flags import parse
+from draftmark.engines.sglang.versions import Rules
 from draftmark.errors import InconclusiveError, StorageError, UsageError
 from draftmark.model import Arm
 from draftmark.run.records import RunInfo
+from draftmark.sim.engine import SimulatedSGLang
 
 
 def write_adaptive(path: Path, info: RunInfo, result: Mapping[str, Any]) -> str:
@@ -28,7 +30,7 @@ def write_adaptive(path: Path, info: RunInfo, result: Mapping[str, Any]) -> str:
         InconclusiveError: The run does not tell a best depth at each concurrency, or it is the same at all.
         StorageError: The file cannot be written.
     """
-    found = adaptive.configuration(best_depths(info, result), _engine(info).rules(info.command))
+    found = adaptive.configuration(best_depths(info, result), _rules(info))
     try:
         with path.open("x", encoding="utf-8") as file:
             file.write(found.json())
@@ -41,31 +43,35 @@ def write_adaptive(path: Path, info: RunInfo, result: Mapping[str, Any]) -> str:
     return f"{path}: for SGLang, in the place of its speculative steps\n  {shlex.join(found.flags(str(path)))}"
 
 
-def _engine(info: RunInfo) -> SGLang:
-    """The run's engine, if the service could be started with adaptive speculation."""
+def _rules(info: RunInfo) -> Rules:
+    """Of the run's version, if the service could be started with adaptive speculation."""
     if info.engine != SGLang.name:
         raise UsageError(
             f"{info.engine} does not adapt its depth while it serves",
             evidence=(f"the run is of {info.service}",),
             next_step="--adaptive is for runs of SGLang, 0.5.12 and later",
         )
-    engine = SGLang(method=info.settings.get("method"), version=info.engine_version)
-    refusal = engine.refuse(info.command, engine.adaptive(info.command))
+    method, command = info.settings.get("method"), info.command
+    engine = SGLang(method=method, version=info.engine_version)
+    simulated = SimulatedSGLang(method=method)
+    if simulated.recognises(command):
+        engine, command = simulated.stands_for(command)
+    refusal = engine.refuse(command, engine.adaptive(command))
     if refusal is not None:
         raise UsageError(
             "this service cannot use adaptive speculation",
             evidence=(refusal.because,),
             next_step="keep the depth that is best for you",
         )
-    rules = engine.rules(info.command)
-    parsed = parse(info.command, rules)
+    rules = engine.rules(command)
+    parsed = parse(command, rules)
     if arms.method_of(parsed) is not None and (branches := arms.shape_of(parsed, rules).topk) > 1:
         raise UsageError(
             "the depths were measured with a tree of drafts, and adaptive speculation drafts chains",
             evidence=(f"{arms.TOPK} {branches}",),
             next_step=f"tune with {arms.TOPK} 1 in the command line",
         )
-    return engine
+    return rules
 
 
 def best_depths(info: RunInfo, result: Mapping[str, Any]) -> dict[int, int]:

@@ -35,7 +35,7 @@ def known_engines(args: argparse.Namespace, host: Host | None = None) -> tuple[E
     from draftmark.sim.engine import SimulatedSGLang
 
     name, _, version = (getattr(args, "engine", None) or "").partition("==")
-    told = version if name == "sglang" and version else None
+    told = version if name.lower() == "sglang" and version else None
     return (
         LlamaCpp(method=args.method),
         SGLang(method=args.method, version=told, find=look if host is not None else None),

@@ -66,13 +66,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--engine-version", metavar="VERSION", help="the version alone, such as 0.5.17")
     parser.add_argument("--method", metavar="NAME", help="speculation method, when the command line names none")
     parser.add_argument("--tp", type=options.positive, metavar="N", help="as the engine's --tp-size")
-    parser.add_argument("--flags", metavar="WORDS", help="further flags of the engine, in one word")
+    parser.add_argument(
+        "--flags",
+        metavar="WORDS",
+        help='further flags of the engine, in one word: --flags "--mem-fraction-static 0.8 --tp-size 2"',
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Tell what fits."""
     version = _version(args)
-    subject = _model(args) if _is_path(args.service) else _service(args)
+    subject = _model(args) if _is_path(args.service) else _named(args)
     if args.flags:
         subject.engine.check(subject.command)
     gpus = _gpus(args, subject.scene)
@@ -109,6 +113,27 @@ def _is_path(text: str) -> bool:
         return False
 
 
+def _named(args: argparse.Namespace) -> _Subject:
+    """A service by its reference; a path that leads nowhere is told as that.
+
+    Raises:
+        UsageError: There is no such service, folder or file.
+    """
+    text = args.service
+    if ":" not in text.partition("/")[0] and ("/" in text or text.endswith(".json")):
+        raise UsageError(
+            f"there is no folder or file {text[:200]}",
+            next_step='name the directory that holds config.json, or a service: unit:NAME, cmd:"…"',
+        )
+    try:
+        return _service(args)
+    except UsageError as error:
+        if ":" not in text:
+            error.evidence = (*error.evidence, "no folder or file of that name is here either")
+            error.next_step = 'name the directory that holds config.json, or a service: unit:NAME, cmd:"…"'
+        raise
+
+
 def _not_known(engine: str) -> RefusedError:
     return RefusedError(
         f"the memory that {engine} will take is not known beforehand",
@@ -119,12 +144,12 @@ def _not_known(engine: str) -> RefusedError:
 def _found(
     subject: _Subject, depths: str | None, scene: Callable[[], FitScene]
 ) -> tuple[Fit | None, tuple[str, ...]]:
-    """The verdict; where nobody named depths and nothing drafts, that of `off` alone, and why."""
+    """The verdict; where nothing drafts, that of `off` alone, and why."""
     arms = _arms(depths or _DEPTHS, subject)
     try:
         return subject.engine.fit(subject.command, arms, scene()), ()
     except UsageError as error:
-        if depths is not None or isinstance(error, BadInputError):
+        if isinstance(error, BadInputError) or (depths is not None and all(arm.depth for arm in arms)):
             raise
         try:
             alone = subject.engine.fit(subject.command, (Arm(0),), scene())
@@ -151,7 +176,7 @@ def _gpus(args: argparse.Namespace, scene: FitScene) -> tuple[Gpu, ...]:
 
 def _version(args: argparse.Namespace) -> str | None:
     name, _, version = (args.engine or "sglang").partition("==")
-    if name != "sglang":
+    if name.lower() != "sglang":
         raise _not_known(name[:40])
     if version and args.engine_version and version != args.engine_version:
         raise UsageError("--engine and --engine-version name two versions", next_step="leave one of them out")

@@ -38,6 +38,8 @@ _VERBS = {
 # Called by other Draftmarks, not by people.
 _HIDDEN = {"load": ("load", "send requests for a Draftmark on another computer")}
 
+_FLAGS = "--flags"  # of `fit`: its value are flags themselves
+
 _AGAIN_S = 0.05  # a lost signal is sent anew: by then the callback that lost it is over
 
 # Verbs that may have a server running.
@@ -144,7 +146,7 @@ def _dispatch(words: list[str]) -> int:
     if verb in _HIDDEN:
         _load(_HIDDEN[verb][0]).add_arguments(commands.add_parser(verb, description=_HIDDEN[verb][1]))
     try:
-        args = parser.parse_args(words)
+        args = parser.parse_args(_joined(words) if verb == "fit" else words)
     except SystemExit as told:  # help, or the version: whether that could be written is seen as for a verb
         return int(told.code or 0)
     if args.verb is None:
@@ -154,6 +156,17 @@ def _dispatch(words: list[str]) -> int:
         return _load((_VERBS | _HIDDEN)[args.verb][0]).run(args)
     finally:
         hosts.close()
+
+
+def _joined(words: list[str]) -> list[str]:
+    """With the value of --flags attached to it: argparse takes none that begins with a dash else."""
+    found: list[str] = []
+    for word in words:
+        if found and found[-1] == _FLAGS and word.startswith("-"):
+            found[-1] = f"{_FLAGS}={word}"
+        else:
+            found.append(word)
+    return found
 
 
 def _load(module: str) -> Verb:

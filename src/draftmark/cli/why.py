@@ -242,6 +242,7 @@ def _check(question: Asked, args: argparse.Namespace) -> None:
             "nothing to examine was named" + (", and stdin is read only when it is asked for" if piped else ""),
             next_step="draftmark why -" if piped else f"name a service ({FORMS}), or files",
         )
+    _check_runs(question.paths)
     if question.members:
         _check_members(question, args)
     if hosts.is_remote(args) and question.service is None:
@@ -261,6 +262,26 @@ def _check(question: Asked, args: argparse.Namespace) -> None:
         raise BadInputError("stdin is closed, so there is nothing to examine", next_step="leave stdin open")
     if args.html is not None:
         _check_place(args.html, question.paths)
+
+
+def _check_runs(paths: Sequence[str]) -> None:
+    """A run of Draftmark's is a server a trial: one verdict over them all would be of none.
+
+    Raises:
+        UsageError: A run directory, with its trials.
+    """
+    for path in map(Path, paths):
+        if not (path / "run.json").is_file() or not (path / "trials").is_dir():
+            continue
+        trials = sorted(each for each in (path / "trials").iterdir() if (each / "server.log").is_file())
+        if not trials:
+            continue
+        raise UsageError(
+            f"{path} is a run of Draftmark's: a server for each of its {len(trials)} trials",
+            evidence=tuple(str(each) for each in trials[:20]),
+            next_step=f"ask about one of them: draftmark why {trials[-1] / 'server.log'}; those that died have "
+            "their cause in the run's report",
+        )
 
 
 def _check_members(question: Asked, args: argparse.Namespace) -> None:

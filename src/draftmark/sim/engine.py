@@ -35,27 +35,28 @@ class SimulatedSGLang(SGLang):
         """Whether a simulated server is started."""
         return verb_at(command) is not None
 
-    def _told(self, command: Sequence[str]) -> tuple[SGLang, tuple[str, ...]]:
+    def stands_for(self, command: Sequence[str]) -> tuple[SGLang, tuple[str, ...]]:
+        """The engine that is simulated, and the command line that it would have."""
         return SGLang(method=self._bring, version=self.version(command)), self._real(command)
 
     def rules(self, command: Sequence[str]) -> Rules:
         """Of the version that is simulated."""
-        sglang, real = self._told(command)
+        sglang, real = self.stands_for(command)
         return sglang.rules(real)
 
     def base_url(self, command: Sequence[str]) -> str:
         """Where it will listen."""
-        sglang, real = self._told(command)
+        sglang, real = self.stands_for(command)
         return sglang.base_url(real)
 
     def depth(self, command: Sequence[str]) -> int:
         """Depth of its flags."""
-        sglang, real = self._told(command)
+        sglang, real = self.stands_for(command)
         return sglang.depth(real)
 
     def arm(self, command: Sequence[str]) -> Arm:
         """The arm that its flags are."""
-        sglang, real = self._told(command)
+        sglang, real = self.stands_for(command)
         return sglang.arm(real)
 
     def adaptive(self, command: Sequence[str]) -> Arm:
@@ -74,7 +75,7 @@ class SimulatedSGLang(SGLang):
 
     def refuse(self, command: Sequence[str], arm: Arm) -> Refusal | None:
         """As SGLang of that version."""
-        sglang, real = self._told(command)
+        sglang, real = self.stands_for(command)
         return sglang.refuse(real, arm)
 
     def check(self, command: Sequence[str]) -> None:
@@ -83,7 +84,7 @@ class SimulatedSGLang(SGLang):
         Raises:
             UsageError: It would not start.
         """
-        sglang, real = self._told(command)
+        sglang, real = self.stands_for(command)
         sglang.check(real)
 
     def fit(self, command: Sequence[str], arms: Sequence[Arm], scene: FitScene) -> Fit | None:
@@ -125,13 +126,13 @@ class SimulatedSGLang(SGLang):
 
     def summary(self, command: Sequence[str]) -> dict[str, str]:
         """As SGLang's, and that it is none."""
-        sglang, real = self._told(command)
+        sglang, real = self.stands_for(command)
         words = place_of(command).words
         return {**sglang.summary(real), "simulated": f"{words.model} on {words.gpus}"}
 
     def drain(self, command: Sequence[str]) -> DrainFacts:
         """As SGLang's, as much faster as `--speed` says."""
-        sglang, real = self._told(command)
+        sglang, real = self.stands_for(command)
         facts = sglang.drain(real)
         speed = place_of(command).words.speed
         worst = facts.worst_s if facts.worst_s is None else max(2.0, facts.worst_s / speed)
@@ -139,7 +140,7 @@ class SimulatedSGLang(SGLang):
 
     def hazards(self, command: Sequence[str]) -> list[dict[str, str]]:
         """As SGLang's."""
-        sglang, real = self._told(command)
+        sglang, real = self.stands_for(command)
         return sglang.hazards(real)
 
     def cpu_bound(self, command: Sequence[str]) -> bool | None:  # noqa: ARG002 - whatever it simulates
@@ -148,5 +149,5 @@ class SimulatedSGLang(SGLang):
 
     def headers(self, command: Sequence[str]) -> dict[str, str]:
         """As SGLang's."""
-        sglang, real = self._told(command)
+        sglang, real = self.stands_for(command)
         return sglang.headers(real)

@@ -106,7 +106,21 @@ class SGLang:
 
         if scene.version is None and self._version is not None:
             scene = replace(scene, version=self._version)
-        return fit(command, arms, scene, self._with_arm_of)
+        written: list[Sequence[str]] = []
+
+        def with_arm(words: Sequence[str], arm: Arm, version: str) -> Sequence[str]:
+            written.append(self._with_arm_of(words, arm, version))
+            return written[-1]
+
+        found = fit(command, arms, scene, with_arm)
+        return replace(found, assumptions=(*found.assumptions, *self._method_not_used(written)))
+
+    def _method_not_used(self, written: Sequence[Sequence[str]]) -> tuple[str, ...]:
+        """That the method which the user names is not the one that the flags name."""
+        named = {method for words in written if (method := arms.method_of(self._parsed(words))) is not None}
+        if self._bring is None or not named or self._bring.upper() in named:
+            return ()
+        return (f"--method {self._bring} is not used: the flags name {', '.join(sorted(named))}",)
 
     def _with_arm_of(self, command: Sequence[str], arm: Arm, version: str) -> tuple[str, ...]:
         """The same by the rules of a version that something else tells."""

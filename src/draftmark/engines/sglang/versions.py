@@ -34,6 +34,13 @@ def read_minors() -> tuple[int, ...]:
     return tuple(facts()["read"])
 
 
+@cache
+def choices(flag: str, minor: int) -> tuple[str, ...]:
+    """Values that a version takes for a flag, by its name without dashes; empty where they are not known."""
+    table = tomllib.loads(files(__package__).joinpath("choices.toml").read_text(encoding="utf-8"))
+    return tuple(value for value, (first, last) in table.get(flag, {}).items() if first <= minor <= last)
+
+
 @dataclass(frozen=True, slots=True)
 class Rules:
     """Whose rules are followed, and what had to be assumed.

@@ -13,6 +13,10 @@ from draftmark.ports import Completed, Host
 _NAME = re.compile(r"[A-Za-z0-9:_.\\@-]{1,255}")
 _WORD = re.compile(r'"((?:[^"\\]|\\.)*)"|(\S+)')
 _LISTING_S = 5.0
+_WITHOUT_SYSTEMD = (
+    'run it where the unit is, or name that host with --host; a server without a unit is cmd:"…", and for fit a '
+    "model's folder, with --log of a start, is enough"
+)
 _MOST = 3
 _ALIKE = 0.65
 """Of difflib: `lm` and `llm` are above it, `nope` and `kmod` below."""
@@ -222,9 +226,9 @@ def unanswered(ended: Completed) -> HostError:
     """Systemd is not there, or not to be reached."""
     said = " ".join(ended.stderr.split())[:300]
     if ended.missing:
-        what, step = "this host has no systemd: there is no systemctl", 'name the server as cmd:"…" instead'
+        what, step = "this host has no systemd: there is no systemctl", _WITHOUT_SYSTEMD
     elif "not been booted with systemd" in said or "Failed to connect to bus" in said:
-        what, step = "systemd does not run on this host", 'name the server as cmd:"…" instead'
+        what, step = "systemd does not run on this host", _WITHOUT_SYSTEMD
     elif ended.timed_out:
         what, step = "systemd does not answer", "see whether it is stuck: systemctl is-system-running"
     else:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _MOST_FRACTION = 0.98
 _MOST_RATIO = 20.0
+_LEAST_CONTEXT = 2048
 
 
 def levers(case: Case, pools: Pools, slack: Slack) -> Iterator[str]:
@@ -24,10 +25,9 @@ def levers(case: Case, pools: Pools, slack: Slack) -> Iterator[str]:
         yield from _less_state(case, pools)
         return
     if slack.enough is not True:
-        yield (
-            f"lower --mem-fraction-static below {case.fraction:.3f}: CUDA graphs are captured from what it leaves; "
-            "or a smaller --cuda-graph-max-bs-decode (--cuda-graph-max-bs up to 0.5.12)"
-        )
+        yield from _to_capture(case, slack)
+    if slack.enough is False:
+        return
     if pools.limit == "state-slots":
         yield from _more_slots(case, pools)
         yield from _less_state(case, pools)
@@ -76,6 +76,36 @@ def least_fraction(case: Case) -> float | None:
         low, high = (low, middle) if _at(case, middle).starts else (middle, high)
     least = math.ceil(high * 1000) / 1000
     return least if _at(case, least).starts else least + 0.001
+
+
+def _to_capture(case: Case, slack: Slack) -> Iterator[str]:
+    """What leaves enough beside the pools."""
+    for step in range(1, round(case.fraction * 100)):
+        lower = round(case.fraction - step / 100, 3)
+        changed = replace(case, fraction=lower)
+        pools = changed.pools(changed.available())
+        if not pools.starts:
+            break
+        if changed.slack(pools).enough is True:
+            yield f"--mem-fraction-static {lower:g}: {_told(pools)}; CUDA graphs are captured from what it leaves"
+            break
+    shorter = _shorter_context(case)
+    if slack.table > slack.wanted and shorter is not None:
+        yield f"--context-length {shorter[0]}: {_told(shorter[1])}; the table from requests to tokens grows with it"
+    if slack.left > 0:
+        yield "a smaller --cuda-graph-max-bs-decode (--cuda-graph-max-bs up to 0.5.12)"
+
+
+def _shorter_context(case: Case) -> tuple[int, Pools] | None:
+    """The longest context, halved again and again, whose table leaves enough."""
+    context = 1 << (case.model.context.bit_length() - 1)
+    while context >= _LEAST_CONTEXT:
+        changed = replace(case, model=replace(case.model, context=context))
+        pools = changed.pools(changed.available())
+        if context < case.model.context and pools.starts and changed.slack(pools).enough is True:
+            return context, pools
+        context //= 2
+    return None
 
 
 def _less_state(case: Case, pools: Pools) -> Iterator[str]:

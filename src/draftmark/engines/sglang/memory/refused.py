@@ -5,15 +5,19 @@ Those of a command line alone are `refusals`; these look at the model, too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from draftmark.engines.model_config.shape import ModelShape
 from draftmark.engines.model_config.tensors import Tensor
 from draftmark.engines.sglang.memory.rules import Rules
 from draftmark.engines.sglang.memory.settings import Settings
+from draftmark.engines.sglang.versions import choices, rules_for
 from draftmark.errors import UsageError
 
+_LISTED = (
+    "quantization", "load-format", "attention-backend", "prefill-attention-backend", "decode-attention-backend",
+)  # fmt: skip
 _IN_BLOCKS = ("attention", "mlp", "experts")
 _ROW_PARALLEL = ("o_proj", "down_proj", "out_proj", "w2")  # their inputs are divided among ranks, not their outputs
 
@@ -31,7 +35,7 @@ class Refused:
         return (self.instead,) if self.instead else ()
 
 
-def check_choices(rules: Rules, settings: Settings) -> None:
+def check_choices(rules: Rules, settings: Settings, values: Mapping[str, object]) -> None:
     """Values that this version's parser does not take.
 
     Raises:
@@ -44,6 +48,7 @@ def check_choices(rules: Rules, settings: Settings) -> None:
         ("--mamba-ssm-dtype", settings.ssm_dtype, ("float32", "bfloat16", "float16")),
         ("--dtype", settings.dtype, ("auto", "half", "float16", "bfloat16", "float", "float32")),
         ("--kv-cache-dtype", settings.kv_dtype, ("auto", *rules.kv_dtypes)),
+        *(_chosen(rules, values, name) for name in _LISTED),
     )
     for flag, value, known in chosen:
         if value is not None and value not in known:
@@ -51,6 +56,14 @@ def check_choices(rules: Rules, settings: Settings) -> None:
                 f"{flag} {value[:60]}: SGLang {rules.version} has no such choice",
                 next_step=f"one of {', '.join(known)}",
             )
+
+
+def _chosen(rules: Rules, values: Mapping[str, object], name: str) -> tuple[str, str | None, tuple[str, ...]]:
+    value = values.get(name.replace("-", "_"))
+    known = choices(
+        "attention-backend" if name.endswith("attention-backend") else name, rules_for(rules.version).minor
+    )
+    return f"--{name}", str(value) if isinstance(value, str) and value != "None" else None, known
 
 
 def refused(rules: Rules, settings: Settings, shape: ModelShape) -> Refused | None:

@@ -50,7 +50,7 @@ class Choice:
         rules: The best guess.
         others: Rules that could hold as well: the figures under them bound the estimate.
         assumption: What was assumed, in words; None for a release that was read.
-        outside: It is older or newer than all that were read: what changed since is in no rules.
+        outside: It may be older or newer than all that were read: what changed since is in no rules.
     """
 
     rules: Rules
@@ -73,6 +73,7 @@ def choose(version: str | None) -> Choice:
         return Choice(
             rules=newest,
             others=known[:-1],
+            outside=True,
             assumption=f"{what}: the accounting of SGLang {newest.version} is assumed",
         )
     older = [each for each in known if _key(each) <= number]

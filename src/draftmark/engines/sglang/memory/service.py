@@ -79,7 +79,7 @@ def settings_in_force(service: Service, values: Mapping[str, object]) -> Setting
     except ValueError as error:
         raise UsageError(str(error), next_step="check the command line") from None
     if service.choice.assumption is None and service.boot is None:
-        check_choices(service.choice.rules, settings)
+        check_choices(service.choice.rules, settings, values)
     return in_force_of(service, settings)
 
 

@@ -29,6 +29,7 @@ class Slack:
         wanted: What graphs will take: as the boot log had it, else as SGLang's own default reserves.
         measured: Whether `wanted` comes from a log.
         draft_pool: Taken before by the draft's KV, which no budget counted.
+        table: Taken before by the table from requests to tokens.
         longer: Taken before by states of verification for candidates of more steps than it starts with.
     """
 
@@ -37,6 +38,7 @@ class Slack:
     measured: bool
     draft_pool: float
     longer: float = 0.0
+    table: float = 0.0
 
     @property
     def enough(self) -> bool | None:
@@ -67,8 +69,9 @@ def slack_of(
     extra = 0.0
     if cost is not None and cost.draft_tokens:  # --speculative-adaptive: states for the longest candidate
         extra = float(cost.slot * (pools.running + 1) * (settings.most_draft_tokens - settings.draft_tokens))
-    left = free - draft_pool - extra - request_table_bytes(settings, max(0, pools.running), context)
-    return Slack(left=left, wanted=wanted[0], measured=wanted[1], draft_pool=draft_pool, longer=extra)
+    table = float(request_table_bytes(settings, max(0, pools.running), context))
+    left = free - draft_pool - extra - table
+    return Slack(left=left, wanted=wanted[0], measured=wanted[1], draft_pool=draft_pool, longer=extra, table=table)
 
 
 def graphs_wanted(

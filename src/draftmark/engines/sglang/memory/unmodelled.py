@@ -22,6 +22,7 @@ _VALUES = {
     "ep_num_redundant_experts": ("0", 0, None),
     "speculative_draft_kv_cache_dtype": ("auto", None),
     "config": (None,),
+    "device": ("cuda", "auto", None),
     "mamba_max_states_per_path": ("-1", -1, None),
 }
 _LOADED_OTHERWISE = ("bitsandbytes", "gguf")
@@ -34,6 +35,7 @@ _SWITCHES = (
     "prefill_only_disable_kv_cache",
     "enable_page_major_kv_layout",
     "enable_dp_lm_head",
+    "enable_symm_mem",
     "enable_multi_layer_eagle",
     "enable_int8_mamba_checkpoint",
     "enable_linear_replayssm",
@@ -45,7 +47,7 @@ _MODELS = ("DeepseekV4", "MiniMaxM3", "MiniMaxSparse", "Inkling")
 # What they take is there before the pools: a start under the same flag, whose pools follow from it, tells it.
 _TOLD_BY_A_START = frozenset({
     "cpu_offload_gb", "lora_paths", "enable_lora", "torchao_config", "moe_dense_tp_size",
-    "ep_num_redundant_experts", "enable_memory_saver", "enable_dp_lm_head", "load_format",
+    "ep_num_redundant_experts", "enable_memory_saver", "enable_dp_lm_head", "enable_symm_mem", "load_format",
 })  # fmt: skip
 
 

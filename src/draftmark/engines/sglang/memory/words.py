@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from draftmark.engines.sglang.memory.fit import Case
 
 GIB = float(1 << 30)
+_LARGE_TABLE = 0.5 * GIB
 
 
 def gib(amount: float) -> str:
@@ -67,5 +68,10 @@ def arithmetic(case: Case, budget: float, pools: Pools, slack: Slack) -> Iterato
         steps = ", ".join(map(str, case.settings.candidates))
         longer = f", and {gib(slack.longer)} of states for the longest, in no budget" if slack.longer else ""
         yield f"adaptive: it starts with {case.settings.steps} of {steps} steps; CUDA graphs for each{longer}"
+    if slack.table > _LARGE_TABLE:
+        yield (
+            f"the table from requests to tokens takes {gib(slack.table)}: {pools.running + 1:,} rows of "
+            f"{case.model.context:,} tokens, of 4 bytes each"
+        )
     told = "are needed by what they took in the log" if slack.measured else "are reserved by default"
     yield f"{gib(slack.left)} are left beside the pools for CUDA graphs, for which {gib(slack.wanted)} {told}"
