@@ -122,10 +122,8 @@ def test_the_report_verb_asks_for_a_finished_run(tmp_path: Path) -> None:
 
 def test_a_simulated_run_is_written_like_one_of_the_engine_that_it_stands_for(tmp_path: Path) -> None:
     """The method stands behind the simulator's own `--`."""
-    words = tuple(
-        "draftmark sim --model qwen35-35b --gpu h200 --sglang-version 0.5.17 -- --speculative-algorithm NEXTN "
-        "--speculative-num-steps 3 --speculative-eagle-topk 1 --speculative-num-draft-tokens 4".split()
-    )
+    sim = "draftmark sim --model qwen35-35b --gpu h200 --sglang-version 0.5.17 --"
+    words = (*sim.split(), *CHAIN[CHAIN.index("--speculative-algorithm") :])
     path = tmp_path / "a.json"
     shown = write_adaptive(path, run(command=words, engine_version="0.5.17"), said("d5", "d3", "off"))
     assert "--speculative-num-steps 5" in shown

@@ -48,7 +48,7 @@ def check_choices(rules: Rules, settings: Settings, values: Mapping[str, object]
         ("--mamba-ssm-dtype", settings.ssm_dtype, ("float32", "bfloat16", "float16")),
         ("--dtype", settings.dtype, ("auto", "half", "float16", "bfloat16", "float", "float32")),
         ("--kv-cache-dtype", settings.kv_dtype, ("auto", *rules.kv_dtypes)),
-        *(_chosen(rules, values, name) for name in _LISTED),
+        *_listed(rules, values),
     )
     for flag, value, known in chosen:
         if value is not None and value not in known:
@@ -58,12 +58,13 @@ def check_choices(rules: Rules, settings: Settings, values: Mapping[str, object]
             )
 
 
-def _chosen(rules: Rules, values: Mapping[str, object], name: str) -> tuple[str, str | None, tuple[str, ...]]:
-    value = values.get(name.replace("-", "_"))
-    known = choices(
-        "attention-backend" if name.endswith("attention-backend") else name, rules_for(rules.version).minor
-    )
-    return f"--{name}", str(value) if isinstance(value, str) and value != "None" else None, known
+def _listed(rules: Rules, values: Mapping[str, object]) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Values whose choices are in choices.toml, which is read only for one who gives them."""
+    for name in _LISTED:
+        value = values.get(name.replace("-", "_"))
+        if isinstance(value, str) and value != "None":
+            known = "attention-backend" if name.endswith("attention-backend") else name
+            yield f"--{name}", value, choices(known, rules_for(rules.version).minor)
 
 
 def refused(rules: Rules, settings: Settings, shape: ModelShape) -> Refused | None:
