@@ -449,3 +449,16 @@ def test_the_less_is_known_of_a_version_the_wider_the_bounds(draftmark: Run, tmp
         )
     ]
     assert widths[0] < widths[1] == widths[2] == widths[3]
+
+
+def test_plan_refuses_what_the_model_s_files_do_not_allow(draftmark: Run, tmp_path: Path) -> None:
+    """DSPARK without a draft: fit says no, and the plan starts none of its depths but the service's own."""
+    line = "--speculative-algorithm DSPARK --speculative-dspark-block-size 8 --mem-fraction-static 0.8"
+    command = f"cmd:python3 -m sglang.launch_server --model-path {model(tmp_path, LLAMA)} {line}"
+    words = ("--engine", "sglang==0.5.17", "--gpu", "h200", "--depth", "off,1,8", "--json")
+    fits = {arm["arm"]: arm["fits"] for arm in told(draftmark("fit", command, *words))["arms"]}
+    done = draftmark("plan", command, *words)
+    assert done.status == 0, done.err
+    verdicts = {arm["arm"]: arm["verdict"] for arm in json.loads(done.out)["arms"]}
+    assert fits == {"off": True, "d1": False, "d8": False}
+    assert verdicts == {"off": "start", "d1": "refused", "d8": "start"}

@@ -42,10 +42,15 @@ def _refusal(target: Target, arm: Arm, fits: Fit | None) -> Refusal | None:
     return refusal_of(verdict) if verdict is not None else refusal
 
 
-def _trusted(fits: Fit | None, baseline: Arm) -> Fit | None:
-    """A prediction that would not even let the service start as it is refuses nothing."""
+def _trusted(fits: Fit | None, baseline: Arm, *, runs: bool) -> Fit | None:
+    """A prediction that would not even let the service start as it is refuses nothing.
+
+    But for one that `runs` nowhere yet: what SGLang's own checks end, memory aside, they end for every arm.
+    """
     own = fits.of(baseline) if fits is not None else None
-    return None if own is not None and own.fits is False else fits
+    if own is None or own.fits is not False or (not runs and own.binding is None):
+        return fits
+    return None
 
 
 def _foreign_limit(args: argparse.Namespace, target: Target) -> float | None:
@@ -81,10 +86,11 @@ def planned(args: argparse.Namespace) -> Planned:
         arms = tuple(dict.fromkeys((Arm(0), *(arm for arm in arms if arm != baseline))))
         baseline = Arm(0)
     fits = predicted(target, tuple(dict.fromkeys((baseline, *arms))), notes, gpus.named(args))
+    trusted = _trusted(fits, baseline, runs=target.may_run)
     refused = {
         arm.name: refusal
         for arm in arms
-        if arm != baseline and (refusal := _refusal(target, arm, _trusted(fits, baseline))) is not None
+        if arm != baseline and (refusal := _refusal(target, arm, trusted)) is not None
     }
     startable = tuple(arm for arm in arms if arm.name not in refused)
     if startable == (baseline,) and len(arms) > 1:
