@@ -136,3 +136,13 @@ def test_a_second_whole_model_has_a_second_kv_pool(version: str) -> None:
     kv = next(line for line in found.because if line.startswith("KV "))
     amount = kv.partition(":")[0].removeprefix("KV ")
     assert any(line.startswith(f"the draft's own KV, {amount}, ") for line in found.because)
+
+
+@pytest.mark.parametrize("version", READ[1:])
+def test_a_draft_of_blocks_has_its_kv_in_the_budget(version: str) -> None:
+    """A draft of 32 layers like the target's: twice 131,072 bytes a token. N-grams have none."""
+    flags = "--mem-fraction-static 0.8 --speculative-algorithm DFLASH --speculative-draft-model-path /d"
+    found = told("llama-3.1-8b", flags, version, depth=8)
+    assert any("tokens of 262,144 bytes, 32 draft layers among it" in line for line in found.because)
+    plain = told("llama-3.1-8b", "--mem-fraction-static 0.8 --speculative-algorithm NGRAM", version, depth=8)
+    assert any("tokens of 131,072 bytes" in line for line in plain.because)

@@ -5,13 +5,14 @@ Source: 14:model_executor/pool_configurator.py:165-330, 23:model_executor/pool_c
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from draftmark.engines.sglang.memory.anatomy import ITEM_BYTES, Anatomy, Draft, Heads, Latent
 from draftmark.engines.sglang.memory.rules import Rules, drafts_from_target
 from draftmark.engines.sglang.memory.settings import Settings
 
 _SCALE_BLOCK = 128  # DSATokenToKVPool.quant_block_size
+_BLOCKS = ("DFLASH", "DSPARK")
 _ROPE_BYTES = 2  # rope of a scaled fp8 row stays bfloat16
 
 
@@ -76,6 +77,30 @@ def draft_layers(rules: Rules, settings: Settings, model: Anatomy, draft: Draft 
 
 def cell_of(rules: Rules, settings: Settings, model: Anatomy, draft: Draft | None) -> Cell:
     """The cost of a token under a release."""
+    cell = _without_blocks(rules, settings, model, draft)
+    if settings.algorithm not in _BLOCKS or draft is None or rules.block_draft_kv == "none":
+        return cell
+    return _with_blocks(rules, settings, model, draft, cell)
+
+
+def _with_blocks(rules: Rules, settings: Settings, model: Anatomy, draft: Draft, cell: Cell) -> Cell:
+    """With the KV of a draft that drafts blocks: by its layers as if they were the target's, later by their size.
+
+    Source: 12:model_executor/pool_configurator.py:105-125, 17:…:166-181, 23:…:316-338, 761. Until 0.5.20 a model
+    with window pools counts none of it.
+    """
+    own = float((draft.cell or 0) + draft.windows)
+    if rules.block_draft_kv == "own" and own:
+        return replace(cell, bytes=cell.bytes + own, draft_layers=draft.layers)
+    if model.window is not None and settings.hybrid_window:
+        return replace(cell, uncounted_draft=own)
+    layers = model.cache_layers + (model.window.layers if model.window else 0)
+    if not layers:
+        return cell
+    return replace(cell, bytes=-(-int(cell.bytes) * (layers + draft.layers) // layers), draft_layers=draft.layers)
+
+
+def _without_blocks(rules: Rules, settings: Settings, model: Anatomy, draft: Draft | None) -> Cell:
     item, _ = item_bytes(settings, model)
     charged = draft_layers(rules, settings, model, draft)
     if model.window is not None and settings.hybrid_window and model.latent is None:

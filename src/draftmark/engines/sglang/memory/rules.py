@@ -25,6 +25,7 @@ class Rules:
     swa_draft: bool = False
     lazy_with_speculation: bool = False
     graphs_follow_running: bool = False
+    block_draft_kv: str = "none"
     bundled_draft_folder: bool = False
     unchunked_window_cap: bool = False
     deepep_reserve: int = 0
