@@ -26,7 +26,7 @@ from .voices import crowded
 
 here = pytest.mark.skipif(not CORPUS.exists(), reason="no labelled cases at ../shared/corpus")
 MANY = "10 000 lines"
-PER_CASE = 6
+PER_CASE = 4
 
 JOURNAL = (
     b"2026-06-02T03:10:16+0000 box-7 systemd[1]: Stopping llm.service - LLM...\n"
