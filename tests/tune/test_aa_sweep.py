@@ -10,7 +10,8 @@ from pathlib import Path
 from draftmark.model import Arm, Message, Prompt, Workload
 from draftmark.run.directory import RunDirectory
 from draftmark.run.records import RunInfo
-from draftmark.testing.fakes import FakeEngine, FakeLoad, FakeWorld, NullObserver, fake_ends
+from draftmark.testing.fakes import FakeEngine, FakeWorld, NullObserver, fake_ends
+from draftmark.testing.loads import FakeLoad
 from draftmark.tune.measuring import Axis, Limits
 from draftmark.tune.plan import schedule
 from draftmark.tune.result import derive

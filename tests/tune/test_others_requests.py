@@ -15,7 +15,8 @@ from draftmark.errors import RefusedError
 from draftmark.load.client import LoadRun
 from draftmark.model import Activity, Foreign, Trial, TrialStatus
 from draftmark.run.records import encode_document
-from draftmark.testing.fakes import FakeClient, FakeEngine, FakeLoad, FakeWorld, fake_ends
+from draftmark.testing.fakes import FakeClient, FakeEngine, FakeWorld, fake_ends
+from draftmark.testing.loads import FakeLoad
 from draftmark.tune.foreign import Watch, requests_of_others
 from draftmark.tune.runner import Sweep
 

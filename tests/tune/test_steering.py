@@ -14,7 +14,8 @@ from draftmark.errors import Interrupted, RefusedError
 from draftmark.model import Arm, Fit, FitArm, Foreign, Message, Prompt, Refusal, TrialStatus, Workload
 from draftmark.run.directory import RunDirectory
 from draftmark.run.records import FORECAST, RunInfo, RunRecord, fitted
-from draftmark.testing.fakes import FakeEngine, FakeLoad, FakeSupervisor, FakeWorld, NullObserver, fake_ends
+from draftmark.testing.fakes import FakeEngine, FakeSupervisor, FakeWorld, NullObserver, fake_ends
+from draftmark.testing.loads import FakeLoad
 from draftmark.tune.foreign import Watch
 from draftmark.tune.measuring import Axis, Limits
 from draftmark.tune.plan import forecast_trials

@@ -29,7 +29,8 @@ from draftmark.ports import CpuSample, PostMortem
 from draftmark.run.directory import RunDirectory
 from draftmark.run.records import RunInfo, decode, encode_document
 from draftmark.run.redact import Redactor
-from draftmark.testing.fakes import FakeEngine, FakeLoad, FakeWorld, NullObserver, fake_ends
+from draftmark.testing.fakes import FakeEngine, FakeWorld, NullObserver, fake_ends
+from draftmark.testing.loads import FakeLoad
 from draftmark.tune.disturbance import counters_astray, foreign_cores, load_faults, paused
 from draftmark.tune.measuring import Axis, Limits
 from draftmark.tune.plan import schedule

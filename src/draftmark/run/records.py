@@ -22,6 +22,9 @@ NEXT, FITTED, ENOUGH, FINISH = "next", "fitted", "enough", "finish"
 """Actions that later ones depend on: a slot was asked for; a start's log told what fits; no further slot is worth
 its start; the run is over."""
 
+INTERVENTION, ENDED_BY_OTHERS, ALTERED = "intervention", "ended-by-others", "altered"
+"""Actions of somebody else: a trial was spoilt; the run was ended; the service's configuration was changed."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slot:

@@ -5,15 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from draftmark.model import TrialStatus
-from draftmark.run.records import ENOUGH, FINISH, NEXT, RunRecord, TrialRecord
+from draftmark.model import Hand, TrialStatus
+from draftmark.run.records import (
+    ALTERED,
+    ENDED_BY_OTHERS,
+    ENOUGH,
+    FINISH,
+    INTERVENTION,
+    NEXT,
+    RunRecord,
+    TrialRecord,
+)
 
 WHY_NO_VERDICT = "somebody else changed the service's configuration during the run"
 
 
 def altered(record: RunRecord) -> tuple[str, ...]:
     """What somebody else changed of the service's configuration, in words; empty when nobody did."""
-    said = [what for action in record.actions if action.what == "altered" for what in action.detail["by_others"]]
+    said = [what for action in record.actions if action.what == ALTERED for what in action.detail["by_others"]]
     return tuple(dict.fromkeys(map(str, said)))
 
 
@@ -42,7 +51,7 @@ def told(record: RunRecord) -> Iterator[str]:
     whole = any(action.what == FINISH for action in record.actions)
     for action in record.actions:
         because = action.detail.get("because")
-        if action.what == "ended-by-others" and not whole:
+        if action.what == ENDED_BY_OTHERS and not whole:
             yield f"the run ended early: {because}"
-        elif action.what == "intervention" and action.detail.get("hand") == "restarted":
+        elif action.what == INTERVENTION and action.detail.get("hand") == Hand.RESTARTED:
             yield f"trial {action.trial} is void, and the run went on: {because}"

@@ -11,7 +11,7 @@ from draftmark.errors import BusyError, DraftmarkError, FailedError, RefusedErro
 from draftmark.model import Arm, Foreign, Hand, Trial, TrialStatus
 from draftmark.ports import Clock
 from draftmark.run.directory import RunDirectory
-from draftmark.run.records import ENOUGH, FINISH, FITTED, NEXT, Action, RunRecord, Slot
+from draftmark.run.records import ALTERED, ENDED_BY_OTHERS, ENOUGH, FINISH, FITTED, NEXT, Action, RunRecord, Slot
 from draftmark.tune.closing import Ends
 from draftmark.tune.disturbance import FOREIGN
 from draftmark.tune.meddling import altered
@@ -147,12 +147,12 @@ class Sweep:
         """What others did, before anything is put back: on record whatever comes then."""
         if isinstance(error, InterventionError):
             done = error.intervention
-            self.journal.write("ended-by-others", detail={"hand": done.hand, "because": str(done)})
+            self.journal.write(ENDED_BY_OTHERS, detail={"hand": done.hand, "because": str(done)})
         self._note_altered()
 
     def _note_altered(self) -> None:
         if found := self.ends.supervisor.altered:
-            self.journal.write("altered", detail={"by_others": list(found)})
+            self.journal.write(ALTERED, detail={"by_others": list(found)})
 
     def _vacate(self, stay: _Stay) -> None:
         """Stop what serves, before the first start; from then on the service is ours."""

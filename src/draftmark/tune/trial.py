@@ -25,7 +25,7 @@ from draftmark.model import (
 )
 from draftmark.ports import Clock, CpuSample, Engine, EngineClient, Failure, HostLoad, PostMortem, Supervisor
 from draftmark.run.directory import TrialWriter
-from draftmark.run.records import Slot
+from draftmark.run.records import INTERVENTION, Slot
 from draftmark.run.redact import Redactor
 from draftmark.tune.autopsy import Autopsy
 from draftmark.tune.disturbance import (
@@ -372,7 +372,7 @@ class TrialRunner:
 
     def _interrupted(self, slot: Slot, notes: Notes, intervention: Intervention, when: str) -> Over:
         """Nothing died, so there is nothing to look into."""
-        self.act("intervention", slot.number, {"hand": intervention.hand, "because": str(intervention)})
+        self.act(INTERVENTION, slot.number, {"hand": intervention.hand, "because": str(intervention)})
         reason = f"{intervention.what} {when} ({intervention.evidence})"
         notes.disturbed[OTHERS] = (reason,)
         return Over(TrialStatus.VOID, reason)
