@@ -13,17 +13,21 @@ A count that cannot be true (below zero, or far more than was asked for) is not 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 from draftmark.load.events import (
     DECODE_ERRORS,
     DETAIL_LIMIT,
+    Counting,
     Event,
     Timings,
     Usage,
     decode_event,
     error_message,
+    ordinary,
+    says,
 )
 from draftmark.load.http1 import Exchange
 from draftmark.load.sse import SseSplitter
@@ -125,6 +129,21 @@ class AnswerReader:
             self._take_many(events[:-1], due[:-1])
             self._event(due[-1], _DONE)
             return
+        begin, end = 0, len(events)
+        while end and not says(events[end - 1]):  # why it ended, and the counts
+            end -= 1
+        while begin < end and not says(events[begin]):  # whose text it will be
+            begin += 1
+        self._take_each(events[:begin], due[:begin])
+        found = ordinary(events[begin:end])
+        if found is not None and (found[2] or not self._keep_text):
+            self._together(found[0], found[1], due[begin:end])
+        else:
+            self._take_runs(events[begin:end], due[begin:end])
+        self._take_each(events[end:], due[end:])
+
+    def _take_runs(self, events: list[bytes], due: list[float]) -> None:
+        """Take what is ordinary in between, run by run."""
         try:
             decoded = list(map(decode_event, events))
         except DECODE_ERRORS:
@@ -142,15 +161,20 @@ class AnswerReader:
         for at, event in zip(due, events, strict=True):
             self._event(at, event)
 
-    def _together(self, events: list[Event], said: list[str | None], due: list[float]) -> None:
+    def _together(self, events: Sequence[Counting], said: Sequence[str | None], due: list[float]) -> None:
         self._events += len(events)
         if self._answer.error is not None or not events:
             return
-        self._text += [text for text in said if text]
+        self._text += filter(None, said)
         self._times += due
-        self._counts += map(_count, events)
-        self._usage = next((e.usage for e in reversed(events) if e.usage is not None), self._usage)
-        self._timings = next((e.timings for e in reversed(events) if e.timings is not None), self._timings)
+        usages, timings = [event.usage for event in events], [event.timings for event in events]
+        none = len(events)
+        if usages.count(None) == none and timings.count(None) == none:
+            self._counts += [None] * none
+        else:
+            self._counts += map(_count, events)
+            self._usage = next(filter(None, reversed(usages)), self._usage)
+            self._timings = next(filter(None, reversed(timings)), self._timings)
         self._total_told = False
 
     def finish(self, exchange: Exchange) -> Answer:
@@ -298,7 +322,7 @@ def _arrivals(reads: list[tuple[float, bytes]], events: int) -> list[float]:
     return due
 
 
-def _count(event: Event) -> int | None:
+def _count(event: Counting) -> int | None:
     """Output tokens so far, by this event's own word."""
     if event.usage is not None and event.usage.completion_tokens is not None:
         return event.usage.completion_tokens

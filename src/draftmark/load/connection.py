@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import socket
 import ssl
 from collections.abc import Callable
 from time import monotonic
 
+from draftmark.load.gathering import arrivals_in
 from draftmark.load.http1 import Exchange, Framing
 from draftmark.load.stamps import receiver, waited_s
 
 _NOT_NOW = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 _RESET = (ConnectionResetError, BrokenPipeError, ConnectionAbortedError)
+_QUICK_S = 0.001  # a chunk after so short a gap: no model decodes so fast
+_BLOCK = 8  # reads, after which is looked back on how they came
+_SWEPT_FOR = 8  # blocks
 
 
 class Connection:
@@ -28,14 +33,24 @@ class Connection:
     """
 
     __slots__ = (
-        *("_closed", "_framing", "_loop", "_receive", "_sock", "_unsent", "_waiter", "_within", "_writing"),
-        "on_closed",
+        *("_arrivals", "_closed", "_fd", "_framing", "_loop", "_receive", "_room", "_sent_at", "_sock", "_unsent"),
+        *("_block_at", "_last_at", "_least_s", "_reads", "_swept"),
+        *("_waiter", "_within", "_writing", "on_closed"),
     )
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
         self._loop = asyncio.get_running_loop()
-        self._receive = receiver(sock)
+        self._fd = sock.fileno()
+        self._arrivals = arrivals_in(self._loop)
+        self._room = self._arrivals.room
+        self._receive, stamped = receiver(sock, self._room)
+        if not stamped:  # what is read late is stamped late
+            self._arrivals.pace.stamped = False
+        self._reads = 0  # of the block at hand
+        self._least_s = math.inf  # the shortest gap in it
+        self._last_at = self._block_at = 0.0
+        self._swept = 0  # blocks to go
         self._within = sock.pending if isinstance(sock, ssl.SSLSocket) else None  # bytes that TLS holds back
         self._framing = Framing()
         self._unsent = memoryview(b"")
@@ -43,7 +58,7 @@ class Connection:
         self._waiter: asyncio.Future[None] | None = None
         self._closed = False
         self.on_closed: Callable[[Connection], None] | None = None
-        self._loop.add_reader(sock, self._readable)
+        self._arrivals.watch(self._fd, self._readable)
 
     # --- use --------------------------------------------------------------------------------------------------
 
@@ -66,7 +81,8 @@ class Connection:
         self._waiter = self._loop.create_future()
         limit = self._loop.call_later(timeout_s, self._expire, timeout_s)
         self._unsent = memoryview(request)
-        exchange.sent_at = monotonic()
+        exchange.sent_at = self._sent_at = self._last_at = self._block_at = monotonic()
+        self._reads, self._least_s, self._framing.parts = 0, math.inf, 0
         self._writable()
         try:
             await self._waiter
@@ -82,7 +98,8 @@ class Connection:
         if self._closed:
             return
         self._closed = True
-        self._loop.remove_reader(self._sock)
+        self._arrivals.spare(self._fd)
+        self._arrivals.leave(self._fd)
         if self._writing:
             self._loop.remove_writer(self._sock)
         with contextlib.suppress(OSError):
@@ -99,29 +116,66 @@ class Connection:
         at costs more than its instructions. So there are few.
         """
         try:
-            data, notes, _, _ = self._receive()
+            size, notes, _, _ = self._receive()
             at = monotonic()
         except _NOT_NOW:
+            if self._swept:
+                self._spare()
             return
         except OSError as error:
             self._lost(error)
             return
         if notes:
             at -= waited_s(notes)
-        if not data:
+        if not size:
             self._lost(None)
         elif self._framing.exchange is None:  # nobody asked
             self.abort()
-        elif (ended := self._framing.feed(at, data)) is not None:
-            self._ended(ended)
+        else:
+            self._take(at, size)
         if self._within is not None and not self._closed and self._within():
             self._readable()
 
+    def _take(self, at: float, size: int) -> None:
+        gap = at - self._last_at
+        self._last_at = at
+        if gap < self._least_s:
+            self._least_s = gap
+        self._reads += 1
+        ended = self._framing.feed(at, self._room[:size])
+        if ended is not None:
+            self._ended(ended)
+        elif self._reads == _BLOCK:
+            self._look_back(at)
+
+    def _look_back(self, at: float) -> None:
+        """At some reads: how soon they, and what they brought, came one after another."""
+        lasted_s, least_s, parts = at - self._block_at, self._least_s, self._framing.parts
+        self._reads, self._block_at, self._least_s, self._framing.parts = 0, at, math.inf, 0
+        if self._swept:
+            self._swept -= 1
+            if not self._swept:
+                self._spare()
+        elif lasted_s < parts * _QUICK_S:
+            self._swept = _SWEPT_FOR
+            self._arrivals.sweep(self._fd, self._readable)
+        else:
+            self._arrivals.pace.gap(least_s)
+
+    def _spare(self) -> None:
+        """Be told of arrivals again."""
+        self._swept = 0
+        self._arrivals.spare(self._fd)
+        self._arrivals.watch(self._fd, self._readable)
+
     def _ended(self, fault: str) -> None:
         """The answer is complete, or there is a fault in it."""
+        if self._swept:
+            self._spare()
         if fault:
             self._fail("malformed", fault)
             return
+        self._arrivals.pace.answer(self._last_at - self._sent_at)
         if self._unsent or not self._framing.keep:
             self.abort()
         self._wake()

@@ -79,16 +79,18 @@ class Framing:
     Attributes:
         exchange: The one that is being answered; None when none is.
         keep: Whether another may follow the one that was answered last.
+        parts: Parts of bodies that have come: a server sends each chunk of a stream as one.
     """
 
     __slots__ = (
         *("_at", "_body_parts", "_head_done", "_parser", "_parts", "_self_ending"),
-        *("exchange", "keep", "on_body"),
+        *("exchange", "keep", "on_body", "parts"),
     )
 
     def __init__(self) -> None:
         self.exchange: Exchange | None = None
         self.keep = True
+        self.parts = 0
         self._parts: list[bytes] = []  # of the body, in the read at hand
         self.on_body = self._parts.append
         self._parser = httptools.HttpResponseParser(self)
@@ -102,7 +104,7 @@ class Framing:
         self.exchange = exchange
         self._head_done = self._self_ending = False
 
-    def feed(self, at: float, data: bytes) -> str | None:
+    def feed(self, at: float, data: bytes | memoryview) -> str | None:
         """Take what one read brought.
 
         Returns:
@@ -116,6 +118,7 @@ class Framing:
             fault = f"not HTTP/1.1: {error}"
         parts = self._parts
         if parts:
+            self.parts += len(parts)
             if self.exchange is None:  # what came behind the end of the answer is none of it
                 del parts[self._body_parts :]
             if exchange is not None and parts:

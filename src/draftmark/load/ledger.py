@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from itertools import repeat
+from operator import sub
 from time import monotonic
 
 from draftmark.load.answers import Answer
@@ -115,7 +117,7 @@ class Ledger:
             first_token_at_s=times[0] - begin if times else None,
             last_token_at_s=times[-1] - begin if times else None,
             end_at_s=(exchange.end_at or sent) - begin,
-            chunks=tuple(zip([at - sent for at in times], answer.totals, strict=True)),
+            chunks=tuple(zip(map(sub, times, repeat(sent)), answer.totals, strict=False)),
             chunk_counts=answer.counts,
             prompt_tokens=answer.prompt_tokens,
             output_tokens=answer.output_tokens,

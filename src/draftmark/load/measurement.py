@@ -23,12 +23,11 @@ from draftmark.load.acceptance import acceptance, categories
 from draftmark.load.spreads import spread, weighted_spread
 from draftmark.load.timings import (
     CUT,
-    chunk_gaps_ms,
     chunk_sizes,
     e2e_ms,
+    gaps_ms,
     intended_s,
     queue_ms,
-    token_gaps_ms,
     tokens_of,
     tpot_ms,
     tpot_s,
@@ -80,6 +79,9 @@ def measure(
     output_tokens = sum(tokens_of(r) for r in done)
     sizes = Counter(chain.from_iterable(map(chunk_sizes, done)))
     planned = done if open_loop else []
+    gaps = list(map(gaps_ms, done))
+    chunk_gap_ms = spread(chain.from_iterable(chunks for chunks, _ in gaps))
+    several = any(tokens is not chunks for chunks, tokens in gaps)
     return Measurement(
         workload=workload,
         concurrency=concurrency,
@@ -91,8 +93,8 @@ def measure(
         decode_tok_s=tuple((r.prompt_id, 1.0 / per_token) for r in done if (per_token := tpot_s(r))),
         ttft_ms=spread(ms for r in done if (ms := ttft_ms(r)) is not None),
         tpot_ms=spread(ms for r in done if (ms := tpot_ms(r)) is not None),
-        itl_ms=spread(chain.from_iterable(map(token_gaps_ms, done))),
-        chunk_gap_ms=spread(chain.from_iterable(map(chunk_gaps_ms, done))),
+        itl_ms=spread(chain.from_iterable(tokens for _, tokens in gaps)) if several else chunk_gap_ms,
+        chunk_gap_ms=chunk_gap_ms,
         e2e_ms=spread(e2e_ms(r) for r in done),
         output_tokens=output_tokens,
         prompt_tokens=sum(prompt_counts) if prompt_counts else None,

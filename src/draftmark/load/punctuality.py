@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import ctypes
 import dataclasses
+import math
 import os
 from array import array
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from time import CLOCK_MONOTONIC, monotonic
 from types import TracebackType
 from typing import Self
 
+from draftmark.load.gathering import arrivals_in
 from draftmark.load.spreads import percentile
 from draftmark.model import ClientHealth
 
@@ -32,6 +34,7 @@ class Alarm:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
+        self._pace = arrivals_in(self._loop).pace
         self._wake: asyncio.Future[None] | None = None
         self._file: int | None = None
         self._past = 0
@@ -69,7 +72,11 @@ class Alarm:
                 await asyncio.sleep(left)
             else:
                 self._wake = self._loop.create_future()
-                await self._wake
+                self._pace.due_at = at
+                try:
+                    await self._wake
+                finally:
+                    self._pace.due_at = math.inf
 
     def _set(self, at: float) -> bool:
         seconds = int(at)

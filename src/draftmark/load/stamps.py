@@ -16,11 +16,12 @@ import ssl
 import struct
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from time import time
 from typing import Any, TypeAlias
 
 READ_BYTES = 65_536
-"""Most bytes of one read. A buffer of this size comes from malloc's heap; one twice as large is mapped anew."""
+"""Most bytes of one read."""
 TRUSTED_S = 0.05
 """A kernel's stamp further back than that is not used.
 
@@ -33,19 +34,23 @@ _timespec = struct.Struct("@ll")
 _ROOM = socket.CMSG_SPACE(_timespec.size)
 
 Note: TypeAlias = tuple[int, int, bytes]
-Receive: TypeAlias = Callable[[], tuple[bytes, Sequence[Note], int, Any]]
+Receive: TypeAlias = Callable[[], tuple[int, Sequence[Note], int, Any]]
 
 
-def receiver(sock: socket.socket) -> Receive:
-    """What takes that which a socket has: (bytes, notes on them, …). It raises what `recv` raises."""
+def receiver(sock: socket.socket, room: memoryview) -> tuple[Receive, bool]:
+    """What puts into `room` that which a socket has: (bytes, notes on them, …). It raises what `recv` raises.
+
+    And whether the kernel notes on what comes.
+    """
     if isinstance(sock, ssl.SSLSocket):  # its packets are read by the library, which keeps no notes
-        recv = sock.recv
-        return lambda: (recv(READ_BYTES), (), 0, None)
+        read = sock.recv_into
+        return (lambda: (read(room), (), 0, None)), False
+    stamped = False
     if sys.platform.startswith("linux"):
         with contextlib.suppress(OSError):
             sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
-    recvmsg = sock.recvmsg
-    return lambda: recvmsg(READ_BYTES, _ROOM)
+            stamped = True
+    return partial(sock.recvmsg_into, (room,), _ROOM), stamped
 
 
 def waited_s(notes: Sequence[Note]) -> float:

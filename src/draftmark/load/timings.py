@@ -6,8 +6,7 @@ An answer that came whole (not streamed) has no chunks: it has neither TTFT nor 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
-from operator import sub
+from operator import itemgetter, sub
 
 from draftmark.model import RequestRecord
 
@@ -15,6 +14,8 @@ CUT = "cut"
 """Error kind of a request that we ourselves broke off, at the time limit of the whole run or when it was stopped.
 Its tokens count towards throughput, since the server was busy with them; it is neither a completed request nor an
 error."""
+
+_AT, _TOTAL = itemgetter(0), itemgetter(1)
 
 
 def tokens_of(record: RequestRecord) -> int:
@@ -62,7 +63,8 @@ def tpot_ms(record: RequestRecord) -> float | None:
 
 def chunk_gaps_ms(record: RequestRecord) -> list[float]:
     """The time between two chunks, whatever they carry."""
-    return [(b - a) * 1e3 for a, b in pairwise([at for at, _ in record.chunks])]
+    times = list(map(_AT, record.chunks))
+    return [gap * 1e3 for gap in map(sub, times[1:], times)]
 
 
 def token_gaps_ms(record: RequestRecord) -> list[float]:
@@ -71,34 +73,42 @@ def token_gaps_ms(record: RequestRecord) -> list[float]:
     Shared counts are fractions; rounding the running total keeps tokens whole and their sum right. An arrival to
     which no whole token falls leaves its gap to the next one.
     """
-    came = arrivals(record)
-    if not came:
-        return []
-    counts = [cumulative for _, cumulative in came]
-    if counts[-1] == len(counts) and counts == list(range(1, len(counts) + 1)):  # a token each: the usual case
-        return [(b - a) * 1e3 for a, b in pairwise([at for at, _ in came])]
+    return gaps_ms(record)[1]
+
+
+def gaps_ms(record: RequestRecord) -> tuple[list[float], list[float]]:
+    """Of the chunks, and of the tokens: one list where each chunk is a token and came alone, the usual case."""
+    chunks = chunk_gaps_ms(record)
+    if 0.0 not in chunks and _a_token_each(record):
+        return chunks, chunks
     out: list[float] = []
-    since, counted = came[0][0], round(counts[0])
-    for at, cumulative in came:
-        if (tokens := round(cumulative) - counted) > 0:
+    since, counted = None, 0
+    for at, cumulative in arrivals(record):
+        tokens = round(cumulative) - counted
+        if since is None:
+            since, counted = at, counted + tokens
+        elif tokens > 0:
             gap = (at - since) * 1e3
             if tokens == 1:
                 out.append(gap)
             else:
                 out += [gap / tokens] * tokens
-            since = at
-            counted += tokens
-    return out
+            since, counted = at, counted + tokens
+    return chunks, out
+
+
+def _a_token_each(record: RequestRecord) -> bool:
+    counts = tuple(map(_TOTAL, record.chunks))
+    return not counts or (counts[-1] == len(counts) and counts == tuple(map(float, range(1, len(counts) + 1))))
 
 
 def chunk_sizes(record: RequestRecord) -> list[int]:
     """Tokens in each chunk, where the server counted them per chunk; a shared count says nothing of one chunk."""
     if record.chunk_counts != "server":
         return []
-    counts = [cumulative for _, cumulative in record.chunks]
-    if counts and counts[-1] == len(counts) and counts == list(range(1, len(counts) + 1)):
-        return [1] * len(counts)
-    totals = [0, *map(round, counts)]
+    if _a_token_each(record):
+        return [1] * len(record.chunks)
+    totals = [0, *(round(cumulative) for _, cumulative in record.chunks)]
     return list(map(sub, totals[1:], totals))
 
 
