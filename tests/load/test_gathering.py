@@ -28,13 +28,13 @@ def seen(pace: Pace, gap_s: float, times: int = 200) -> float:
 
 
 def test_patience_is_a_small_part_of_the_gaps() -> None:
-    assert seen(Pace(), 0.008) == pytest.approx(0.001, rel=0.01)
-    assert seen(Pace(), 0.020) == gathering.MOST_S
+    assert seen(Pace(), 0.008) == pytest.approx(0.002, rel=0.01)
+    assert seen(Pace(), 0.040) == gathering.MOST_S
 
 
 def test_it_goes_at_once_where_gaps_get_short_and_comes_slowly() -> None:
     pace = Pace()
-    assert seen(pace, 0.020, 1) < 0.0002
+    assert seen(pace, 0.020, 1) < 0.0003
     seen(pace, 0.020)
     assert seen(pace, 0.0, 8) < 0.0001
 
@@ -66,14 +66,14 @@ def test_patience_has_its_bounds(told: list[tuple[str, float]]) -> None:
             pace.gap(seconds)
         else:
             pace.answer(seconds)
-        assert 0.0 <= pace.patience_s <= min(gathering.MOST_S, longest / 8 + 1e-12)
+        assert 0.0 <= pace.patience_s <= min(gathering.MOST_S, longest / 4 + 1e-12)
         assert 0.0 <= pace.sweep_s <= gathering.SWEEP_S
 
 
 @linux
 @pytest.mark.parametrize(
     ("timeout", "due_in", "slept"),
-    [(None, None, 0.002), (1.0, None, 0.002), (0.001, None, None), (0.0, None, None), (None, 0.0005, 0.0005)],
+    [(None, None, 0.002), (1.0, None, 0.002), (0.001, None, 0.001), (0.0, None, None), (None, 0.0005, 0.0005)],
 )
 def test_a_timer_or_an_alarm_is_not_slept_through(
     timeout: float | None, due_in: float | None, slept: float | None, monkeypatch: pytest.MonkeyPatch

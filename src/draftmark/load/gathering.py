@@ -23,11 +23,11 @@ from weakref import WeakKeyDictionary
 
 from draftmark.load.stamps import READ_BYTES
 
-MOST_S = 0.002
+MOST_S = 0.005
 """The longest patience."""
 SWEEP_S = 0.020
 """How often the streams of which nobody can tell the chunks apart are read, at most."""
-_OF_GAP, _OF_ANSWER, _OF_SWEPT = 1 / 8, 1 / 400, 1 / 25
+_OF_GAP, _OF_ANSWER, _OF_SWEPT = 1 / 4, 1 / 400, 1 / 25
 _FALL, _RISE = 0.5, 0.05
 
 
@@ -94,16 +94,17 @@ class GatheringSelector(selectors.BaseSelector):
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """Let arrivals gather, wait, and hand them over; what else there is to do is returned."""
-        pace = self.pace
-        patience = pace.patience_s
-        if pace.due_at != math.inf:
-            patience = min(patience, pace.due_at - monotonic())
-        if patience > 0.0 and (timeout is None or timeout > patience):
-            sleep(patience)
+        patience = self.pace.patience_s
+        if patience:
+            if self.pace.due_at != math.inf:
+                patience = max(0.0, min(patience, self.pace.due_at - monotonic()))
             if timeout is not None:
+                patience = min(patience, timeout)
                 timeout -= patience
+            if patience:
+                sleep(patience)
         ready: list[tuple[selectors.SelectorKey, int]] = []
-        for fd, _ in self._epoll.poll(-1 if timeout is None else max(0.0, timeout)):
+        for fd, _ in self._epoll.poll(timeout):
             if fd == self._others_fd:
                 ready = self._others.select(0)
             elif (readable := self._readers.get(fd)) is not None:  # or one before it has closed this one
