@@ -55,7 +55,9 @@ def test_without_the_kernel_s_stamps_nothing_may_wait() -> None:
 
 
 @given(
-    st.lists(st.one_of(st.tuples(st.just("gap"), st.floats(0, 1)), st.tuples(st.just("answer"), st.floats(0, 9))))
+    st.lists(
+        st.one_of(st.tuples(st.just("gap"), st.floats(-0.01, 1)), st.tuples(st.just("answer"), st.floats(-0.01, 9)))
+    )
 )
 def test_patience_has_its_bounds(told: list[tuple[str, float]]) -> None:
     pace = Pace()

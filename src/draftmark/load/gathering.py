@@ -61,13 +61,17 @@ class Pace:
 
     def answer(self, answer_s: float) -> None:
         """An answer took so long, from its request to its end."""
-        self._answer_s = known = _towards(self._answer_s or answer_s, answer_s)
+        self._answer_s = known = _towards(self._answer_s or max(0.0, answer_s), answer_s)
         self.patience_s = min(self.patience_s, known * _OF_ANSWER)
         self.sweep_s = min(SWEEP_S, known * _OF_SWEPT)
 
 
 def _towards(known: float, seen: float) -> float:
-    """Quickly down, slowly up: it stays near the lowest."""
+    """Quickly down, slowly up: it stays near the lowest.
+
+    Two ways of stamping may be off by some microseconds, so that an arrival seems to lie before what it follows.
+    """
+    seen = max(0.0, seen)
     return known + (seen - known) * (_RISE if seen > known else _FALL)
 
 
