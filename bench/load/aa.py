@@ -1,6 +1,6 @@
 """A/A: the same load twice. The second run's figures should lie in the first run's intervals 19 times in 20.
 
-    python -m bench.load.aa [--pairs 20] [--loop closed|open] [--repeat 1]
+    python -m bench.load aa [--pairs 20] [--loop closed|open] [--repeat 1]
 
 Against the reference emitter (../shared/stream-lab): any difference is the machine's and the client's. Prints
 for every figure how often the second run missed the interval, and how wide the interval was.
@@ -94,7 +94,7 @@ def one_side(url: str, args: argparse.Namespace, tags: Iterator[int]) -> tuple[F
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.load.aa")
+    parser = argparse.ArgumentParser(prog="python -m bench.load aa")
     parser.add_argument("--pairs", type=int, default=20)
     parser.add_argument("--loop", choices=("closed", "open"), default="closed")
     parser.add_argument("--repeat", type=int, default=1)

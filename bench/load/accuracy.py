@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from statistics import median
 from typing import Any
 
-from bench.load.lab import emitter, ran, scored
+from bench.load.lab import UnmeasuredError, emitter, measured, ran, scored
 from bench.load.peers import PEERS, Asked, Peer
 
 SHAPES: dict[str, dict[str, Any]] = {
@@ -22,35 +23,37 @@ SHOWN = (
     *("itl_ms.p50 as amortized", "itl_ms.p99 as amortized", "icl_ms.p50", "icl_ms.p99"),
     *("e2e_ms.p50", "e2e_ms.p99", "output_tokens_per_s", "output_tokens"),
 )
+TIMING = {"interval_ms": 20, "ttft_ms": 100, "output_tokens": 128, "plans": 64}
 
 
-def run(peers: list[Peer], runs: int, api: str) -> None:
+def run(peers: list[Peer], runs: int, api: str, venvs: Path | None, shapes: list[str]) -> None:
     """Each figure's truth and the median error of the runs; marked where all are off by over 1 % and 0.3 ms."""
-    for shape, schedule in SHAPES.items():
-        print(f"\n{shape}")
+    for shape in shapes:
+        print(f"\n{shape}", flush=True)
         for peer in peers:
-            found = [_rows(peer, schedule, api) for _ in range(runs)]
+            asked = Asked("", api, 16, 96, 128)
+            try:
+                found = [
+                    measured(peer, {**SHAPES[shape], **TIMING}, asked, venvs, compared=True).compared
+                    for _ in range(runs)
+                ]
+            except UnmeasuredError as error:
+                print(f"  left out: {error}", flush=True)
+                continue
             for name in SHOWN:
-                seen = [rows[name] for rows in found if name in rows]
-                if not seen:
-                    print(f"  {peer.name:12}{name:28}not told")
-                    continue
-                errors = [got - true for true, got in seen]
-                error, true = median(errors), median(true for true, _ in seen)
-                over = all(abs(e) > max(0.01 * t, 0.3) for e, (t, _) in zip(errors, seen, strict=True))
-                print(f"  {peer.name:12}{name:28}{true:12.3f}{error:+10.3f} ({error / true:+.2%}){'  OVER' * over}")
+                print(
+                    f"  {peer.name:12}{name:28}{_error([rows[name] for rows in found if name in rows])}", flush=True
+                )
 
 
-def _rows(peer: Peer, schedule: dict[str, Any], api: str) -> dict[str, tuple[float, float]]:
-    timing = {"interval_ms": 20, "ttft_ms": 100, "output_tokens": 128, "plans": 64, "warmup": peer.warmup(16)}
-    with emitter({**schedule, **timing}) as server:
-        done = ran(peer.command(Asked(server.url, api, 16, 96, 128)))
-        if done.status not in (0, 40):
-            raise SystemExit(f"{peer.name} ended with {done.status}:\n{done.stderr[-2000:]}")
-        figures = peer.figures(done.stdout)
-        server.stop()
-        told = scored(server.truth_file, figures)
-    return {row["figure"]: (row["truth"], row["client"]) for row in told["comparison"]}
+def _error(seen: list[tuple[float, float]]) -> str:
+    """Of one figure, over the runs."""
+    if not seen:
+        return "not told"
+    errors = [got - true for true, got in seen]
+    error, true = median(errors), median(true for true, _ in seen)
+    over = all(abs(e) > max(0.01 * t, 0.3) for e, (t, _) in zip(errors, seen, strict=True))
+    return f"{true:12.3f}{error:+10.3f} ({error / true:+.2%}){'  OVER' * over}"
 
 
 def stall(runs: int) -> None:

@@ -2,67 +2,90 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import uuid
+from pathlib import Path
 from statistics import median
-from typing import Any
 
-from bench.load.lab import Ran, emitter, ran
-from bench.load.peers import Asked, Peer
+from bench.load.lab import UnmeasuredError, measured, version
+from bench.load.peers import PEERS, Asked, Peer
 
-BURST = {"mode": "burst", "output_tokens": 1000, "plans": 8, "detail": False}
+BURST_TOKENS = 1000
+BURST = {"mode": "burst", "output_tokens": BURST_TOKENS, "plans": 8, "detail": False}
 PACED = {"mode": "steady", "output_tokens": 200, "interval_ms": 20, "ttft_ms": 100, "plans": 16}
+ONE = {"output_tokens": 1, "ttft_ms": 1}
+
+Round = dict[str, dict[str, float]]
+"""Of one turn of the peers, by their names, the figures by theirs."""
 
 
-def run(peers: list[Peer], runs: int, api: str) -> None:
-    """Print one table; the runs of the peers take turns."""
-    rows: dict[str, list[dict[str, float]]] = {peer.name: [] for peer in peers}
+def run(peers: list[Peer], runs: int, api: str, venvs: Path | None, rows: Path | None) -> None:
+    """Take turns and print one table; with `rows`, of all the turns that are and were written there."""
+    rounds: dict[str, Round] = {}
+    left_out: set[str] = set()
     for _ in range(runs):
+        turn = uuid.uuid4().hex
         for peer in peers:
-            rows[peer.name].append(_once(peer, api))
-    names = list(next(iter(rows.values()))[0])
-    print(f"{'':12}" + "".join(f"{name:>26}" for name in names))
-    for name, found in rows.items():
-        print(f"{name:12}" + "".join(f"{_shown([row[key] for row in found]):>26}" for key in names))
-    first, *others = rows
-    for other in others:
-        ratios = [
-            median(a[key] / b[key] for a, b in zip(rows[first], rows[other], strict=True) if b[key])
-            for key in names
-        ]
-        print(
-            f"{first} / {other}"[:28].ljust(12)
-            + "  "
-            + "  ".join(f"{n}: {r:.2f}" for n, r in zip(names, ratios, strict=True))
-        )
+            if peer.name in left_out:
+                continue
+            try:
+                found = _once(peer, api, venvs)
+            except UnmeasuredError as error:
+                print(f"left out: {error}", flush=True)
+                left_out.add(peer.name)
+                continue
+            rounds.setdefault(turn, {})[peer.name] = found
+            if rows:
+                with rows.open("a") as file:
+                    file.write(json.dumps({"turn": turn, "peer": peer.name, "figures": found}) + "\n")
+    if rows and rows.exists():
+        rounds = _read(rows)
+    if rounds:
+        _table(list(rounds.values()), venvs)
 
 
-def _shown(values: list[float]) -> str:
-    return (
-        f"{median(values):,.2f} ({min(values):,.2f}-{max(values):,.2f})"
-        if median(values) < 1e3
-        else f"{median(values):,.0f} ({min(values):,.0f}-{max(values):,.0f})"
-    )
-
-
-def _once(peer: Peer, api: str) -> dict[str, float]:
-    start, _, _ = _against({"output_tokens": 1, "ttft_ms": 1}, peer, lambda url: Asked(url, api, 1, 1, 1))
-    burst, tokens, _ = _against(BURST, peer, lambda url: Asked(url, api, 64, 512, 1000))
-    schedule: dict[str, Any] = {**PACED, "warmup": peer.warmup(16)}
-    paced, chunks, truth = _against(schedule, peer, lambda url: Asked(url, api, 16, 64, 200))
-    ttft = peer.figures(paced.stdout)["ttft_ms"]["p50"]
+def _once(peer: Peer, api: str, venvs: Path | None) -> dict[str, float]:
+    start = measured(peer, ONE, Asked("", api, 1, 1, 1), venvs).cost
+    burst = measured(peer, BURST, Asked("", api, 64, peer.burst_requests, BURST_TOKENS), venvs)
+    paced = measured(peer, PACED, Asked("", api, 16, 64, 200), venvs, compared=True)
+    true_ms, told_ms = paced.compared["ttft_ms.p50"]
     return {
-        "tokens/CPU-s, burst, 64": tokens / (burst.cpu_s - start.cpu_s),
-        "CPU s/100k paced chunks": (paced.cpu_s - start.cpu_s) / chunks * 1e5,
-        "TTFT p50 error %, 16": abs(ttft / truth - 1) * 100,
+        "tokens/CPU-s, burst, 64": burst.tokens / (burst.cost.cpu_s - start.cpu_s),
+        "CPU s/100k paced chunks": (paced.cost.cpu_s - start.cpu_s) / paced.tokens * 1e5,
+        "TTFT p50 error %, 16": (told_ms / true_ms - 1) * 100,
         "start, one request, s": start.wall_s,
     }
 
 
-def _against(schedule: dict[str, Any], peer: Peer, asked: Callable[[str], Asked]) -> tuple[Ran, int, float]:
-    """The client's run, the tokens (one a chunk) that it was sent, and the true median TTFT in ms."""
-    with emitter(schedule) as server:
-        done = ran(peer.command(asked(server.url)))
-    if done.status not in (0, 40):
-        raise SystemExit(f"{peer.name} ended with {done.status}:\n{done.stderr[-2000:]}")
-    measured = [row["first_ns"] / 1e6 for row in server.rows if not row["warmup"]]
-    return done, server.tokens, median(measured)
+def _read(rows: Path) -> dict[str, Round]:
+    found: dict[str, Round] = {}
+    for line in rows.read_text().splitlines():
+        row = json.loads(line)
+        found.setdefault(row["turn"], {})[row["peer"]] = row["figures"]
+    return found
+
+
+def _table(rounds: list[Round], venvs: Path | None) -> None:
+    """Medians with their reach, and the first peer's ratio to each other one's, turn by turn."""
+    peers = list(dict.fromkeys(name for turn in rounds for name in turn))
+    names = list(next(iter(rounds[0].values())))
+    print(f"{'':12}{'version':>10}{'turns':>7}" + "".join(f"{name:>28}" for name in names))
+    for peer in peers:
+        found = [turn[peer] for turn in rounds if peer in turn]
+        cells = "".join(f"{_shown([row[key] for row in found]):>28}" for key in names)
+        print(f"{peer:12}{version(PEERS[peer], venvs):>10}{len(found):>7}{cells}")
+    first, *others = peers
+    for other in others:
+        pairs = [(turn[first], turn[other]) for turn in rounds if first in turn and other in turn]
+        if pairs:
+            ratios = (f"{key}: {median(a[key] / b[key] for a, b in pairs if b[key]):.2f}" for key in names)
+            print(f"{first} / {other}".ljust(28) + "  ".join(ratios))
+    for peer in peers:
+        if PEERS[peer].burst_requests != Peer.burst_requests:
+            asked = f"{PEERS[peer].burst_requests} answers of {BURST_TOKENS} tokens"
+            print(f"{peer}: its burst had {asked}, not {Peer.burst_requests}: it is slow")
+
+
+def _shown(values: list[float]) -> str:
+    places = 0 if abs(median(values)) >= 1e3 else 2
+    return f"{median(values):,.{places}f} ({min(values):,.{places}f} to {max(values):,.{places}f})"
