@@ -1,8 +1,8 @@
 """The load generator of an engine, without the engine: `python alone.py vllm|sglang ARGUMENTS`.
 
 Both are modules of packages that import torch and gigabytes more, of which a client uses nothing. Installed with
-`pip install --no-deps`, and run by this, they need none of it: the packages' own `__init__` is left out, and parts of
-the engine that the bench modules name but do not use for a load of text are stand-ins. What sends the requests, reads
+`pip install --no-deps`, and run by this, they need none of it: the packages' own `__init__` is left out, and what
+the bench modules name of the engine but do not use for a load of text is a stand-in. What sends the requests, reads
 the answers and computes the figures is theirs, untouched; it starts sooner than with the engine.
 """
 
@@ -46,7 +46,7 @@ class Engine(MetaPathFinder, Loader):
     def find_spec(
         self, name: str, path: Sequence[str] | None, _target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Of a hollow package the place of its modules; of what is not kept a stand-in; None leaves it to Python."""
+        """Of a hollow package the place of its modules; of what is not kept a stand-in; else Python finds it."""
         if not name.startswith(self.name + "."):
             return None
         if name in HOLLOW:

@@ -33,8 +33,10 @@ def _vllm_figures(_stdout: str, folder: Path) -> Figures:
 
 def _sglang(asked: Asked) -> list[str]:
     backend = {"openai": "sglang-oai", "openai-chat": "sglang-oai-chat"}[asked.api]
-    words = ["python", ALONE, "sglang", "--backend", backend, "--base-url", asked.url, "--model", MODEL]
-    words += ["--tokenizer", str(asked.folder / "tokenizer"), "--dataset-name", "random-ids"]
+    words = ["python", ALONE, "sglang", "--backend", backend, "--base-url", asked.url]
+    # Its model has to be a folder, or a minute goes by over a model of that name that no hub has.
+    words += ["--model", str(asked.folder / "tokenizer"), "--served-model-name", MODEL]
+    words += ["--dataset-name", "random-ids"]
     words += ["--random-input-len", str(PROMPT_TOKENS), "--random-output-len", str(asked.tokens)]
     words += ["--random-range-ratio", "1", "--num-prompts", str(asked.requests)]
     words += ["--max-concurrency", str(asked.concurrency), "--warmup-requests", str(one_a_slot(asked.concurrency))]
