@@ -19,6 +19,7 @@ class Asked:
     """What a client shall do.
 
     Attributes:
+        concurrency: So many requests at once at most; 0 sets no limit.
         tokens: Of each answer.
         rate: Open loop, requests a second at even distances; None is a closed loop.
         folder: Where the client is started and may write. It holds `tokenizer`, whose words the emitter's are.

@@ -12,7 +12,9 @@ from bench.load.peers.model import PATHS, Asked, Figures, Peer, one_a_slot
 def _draftmark(asked: Asked) -> list[str]:
     words = [sys.executable, "-m", "draftmark", "bench", f"url:{asked.url}", "--api", asked.api, "--json"]
     words += ["--workload", "chat", "--requests", str(asked.requests), "--max-tokens", str(asked.tokens)]
-    words += ["--concurrency", str(asked.concurrency), "--workers", str(asked.workers)]
+    words += ["--workers", str(asked.workers)]
+    if asked.concurrency:
+        words += ["--concurrency", str(asked.concurrency)]
     if asked.rate is not None:
         words += ["--rate", str(asked.rate), "--arrival", "constant"]
     return words
