@@ -355,6 +355,14 @@ class Engine(Protocol):
         """
         ...
 
+    def gpus(self, command: Sequence[str]) -> int | None:
+        """How many it takes of one computer; None for as many as there are, none included."""
+        ...
+
+    def with_port(self, command: Sequence[str], port: int) -> tuple[str, ...]:
+        """The command line listening on another port, and nothing else changed."""
+        ...
+
     def headers(self, command: Sequence[str]) -> dict[str, str]:
         """HTTP headers that the server wants, such as an API key given on the command line."""
         ...

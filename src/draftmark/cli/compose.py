@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import argparse
 import shlex
+from dataclasses import replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from draftmark.cli import services
 from draftmark.cli.engines import EMBEDDED, known_engines, starts, version_of
@@ -74,7 +76,8 @@ def target(args: argparse.Namespace) -> Target:
                 evidence=(ref.target,),
                 next_step="name llama-server or SGLang's server in it; vLLM is not supported yet",
             )
-        engine.check(spec.argv)
+        if getattr(args, "cluster", None) is None:  # else its files are on the nodes
+            engine.check(spec.argv)
         words = Redactor.of(spec.argv, spec.env).command(
             (*(f"{name}={value}" for name, value in spec.env.items()), *spec.argv)
         )
@@ -92,6 +95,15 @@ def target(args: argparse.Namespace) -> Target:
         next_step='use unit:NAME, cmd:"COMMAND LINE" or embedded:; '
         "a running server can be measured: draftmark bench url:http://…",
     )
+
+
+def moved(chosen: Target, step: int) -> Target:
+    """The same service on a port so many further on."""
+    if not step or not isinstance(chosen, CommandTarget):
+        return chosen
+    engine, command = chosen.engine, chosen.command
+    port = urlsplit(engine.base_url(command)).port or 0
+    return replace(chosen, command=engine.with_port(command, (port + step) % 65536))
 
 
 def _members(args: argparse.Namespace) -> tuple[services.Member, ...] | None:

@@ -36,14 +36,17 @@ _VERBS = {
 }
 
 # Called by other Draftmarks, not by people.
-_HIDDEN = {"load": ("load", "send requests for a Draftmark on another computer")}
+_HIDDEN = {
+    "load": ("load", "send requests for a Draftmark on another computer"),
+    "trial": ("trial", "run a trial of a Draftmark on another computer, as a node of its cluster"),
+}
 
 _FLAGS = "--flags"  # of `fit`: its value are flags themselves
 
 _AGAIN_S = 0.05  # a lost signal is sent anew: by then the callback that lost it is over
 
 # Verbs that may have a server running.
-_SERVING = frozenset({"tune", "bench"})
+_SERVING = frozenset({"tune", "bench", "trial"})
 
 _EPILOG = """\
 services:

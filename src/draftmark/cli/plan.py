@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, cast
 
-from draftmark.cli import gpus, load_options, options, roofline
+from draftmark.cli import cluster, gpus, load_options, options, roofline
+from draftmark.cli.cluster import Field
 from draftmark.cli.output import print_json, result_console
 from draftmark.cli.planning import Planned, planned
 from draftmark.model import Arm
 from draftmark.run.records import FORECAST
 from draftmark.tune.fitting import arm_document
+from draftmark.tune.lanes import makespan
 from draftmark.tune.plan import expected_minutes, expected_restarts, forecast_trials
 
 # Before anything was measured: a start, and a short answer, on an ordinary host.
@@ -25,6 +28,7 @@ _EMBEDDED_STOP_S = 0.3
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     options.service(parser, default="embedded:")
+    cluster.add_argument(parser)
     options.sweep(parser)
     options.workload(parser)
     load_options.add_arguments(parser, tuning=True)
@@ -34,8 +38,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Show the plan; nothing is started."""
-    work = planned(args)
-    document = {**describe(work), "roofline": _roofline(work, args)}
+    with cluster.opened(args) as field:
+        work = planned(args, field)
+    document = {**describe(work, field), "roofline": _roofline(work, args)}
     if args.json:
         print_json(document)
     else:
@@ -45,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def describe(work: Planned) -> dict[str, Any]:
+def describe(work: Planned, field: Field | None = None) -> dict[str, Any]:
     """The `draftmark.plan/1` document."""
     info = work.info
     demo = work.target.embedded
@@ -56,6 +61,10 @@ def describe(work: Planned) -> dict[str, Any]:
         request_s * axis.repeat * len(axis.workload.prompts) / axis.concurrency**0.5 for axis in work.axes
     )
     trials, most = _trials(work)
+    busiest, lanes = trials, cast("Sequence[Sequence[str]]", ())
+    if field is not None:
+        trials, busiest, lanes = makespan(info, len(field.nodes))
+        most = trials
     # A forecast takes the first and the last figures of what runs before as it runs, and starts it once in the end.
     spared = (2 if info.search == FORECAST else 0) - 1 if work.target.may_run else 0
     return {
@@ -75,10 +84,21 @@ def describe(work: Planned) -> dict[str, Any]:
         "search": info.search,
         "restarts": max(trials - spared, 0),
         "restarts_most": max(most - spared, 0),
-        "minutes": round(expected_minutes(start_s, measure_s, stop_s, trials), 1),
-        "minutes_most": round(expected_minutes(start_s, measure_s, stop_s, most), 1),
+        "minutes": round(expected_minutes(start_s, measure_s, stop_s, busiest if field else trials), 1),
+        "minutes_most": round(expected_minutes(start_s, measure_s, stop_s, busiest if field else most), 1),
+        **({} if field is None else _nodes(field, lanes)),
         "assumed": {"start_s": start_s, "measure_s": round(measure_s, 1), "stop_s": stop_s},
     }
+
+
+def _nodes(field: Field, lanes: Sequence[Sequence[str]]) -> dict[str, Any]:
+    """Which node would start what, if every trial took as long as any other."""
+    starts = dict(zip(field.names, lanes, strict=False))
+    nodes = [
+        {"node": node.name, "gpus": node.gpus, "cpus": node.cpus, "starts": starts.get(node.name, ())}
+        for node in field.nodes
+    ]
+    return {"cluster": field.cluster.address, "nodes": nodes}
 
 
 def _trials(work: Planned) -> tuple[int, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from draftmark import __version__
 from draftmark.cli import compose, gpus, load_sizes
@@ -15,12 +16,15 @@ from draftmark.cli.searching import experts_of, search_of, trees_of
 from draftmark.cli.target import Target
 from draftmark.errors import RefusedError
 from draftmark.model import Arm, Fit, Refusal
-from draftmark.run.records import FORECAST, RunInfo
+from draftmark.run.records import FORECAST, GRID, RunInfo
 from draftmark.run.redact import HIDDEN
 from draftmark.service.host import SystemClock, has_gpu, local_facts
 from draftmark.tune.fitting import refusal_of
 from draftmark.tune.measuring import Axis
 from draftmark.tune.plan import schedule
+
+if TYPE_CHECKING:
+    from draftmark.cli.cluster import Field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,18 +57,28 @@ def _trusted(fits: Fit | None, baseline: Arm, *, runs: bool) -> Fit | None:
     return None
 
 
-def _foreign_limit(args: argparse.Namespace, target: Target) -> float | None:
+def _host(target: Target, field: Field | None) -> dict[str, Any]:
+    if field is not None:
+        return field.host
+    return local_facts() if target.local else {"name": target.shown.partition(" on ")[2]}
+
+
+def _foreign_limit(args: argparse.Namespace, target: Target, field: Field | None) -> float | None:
     """The user's own limit always; else one where the server computes on this host's CPUs."""
     if args.max_foreign_cpu is not None:
         return float(args.max_foreign_cpu)
-    if not target.local:
+    if field is not None or not target.local:
         return None
     bound = target.engine.cpu_bound(target.command)
     return _FOREIGN_CORES if bound or (bound is None and not has_gpu()) else None
 
 
-def planned(args: argparse.Namespace) -> Planned:
+def planned(args: argparse.Namespace, field: Field | None = None) -> Planned:
     """Everything that is known before the first start.
+
+    Args:
+        args: Of the verb.
+        field: The nodes that run it; None for one host.
 
     Raises:
         RefusedError: No arm but the baseline is left to try.
@@ -85,7 +99,11 @@ def planned(args: argparse.Namespace) -> Planned:
         notes.append(f"the service's own {dead.because}; off is the baseline in its place")
         arms = tuple(dict.fromkeys((Arm(0), *(arm for arm in arms if arm != baseline))))
         baseline = Arm(0)
-    fits = predicted(target, tuple(dict.fromkeys((baseline, *arms))), notes, gpus.named(args))
+    if field is None:
+        fits = predicted(target, tuple(dict.fromkeys((baseline, *arms))), notes, gpus.named(args))
+    else:
+        fits = field.fit
+        notes += field.notes
     trusted = _trusted(fits, baseline, runs=target.may_run)
     refused = {
         arm.name: refusal
@@ -99,24 +117,24 @@ def planned(args: argparse.Namespace) -> Planned:
             evidence=tuple(refusal.because for refusal in refused.values()),
             next_step="name other depths with --depth, or lower the drafting method's minimum in the command line",
         )
-    search = search_of(args, target, baseline)
+    search = search_of(args, target, baseline) if field is None else GRID
     rounds = compose.rounds(args, embedded=demo, forecast=search == FORECAST)
     command = target.redactor.command(target.command)
     info = RunInfo(
         draftmark=__version__,
         service=target.shown,
         engine=target.engine.name,
-        engine_version=target.version,
+        engine_version=target.version if field is None else field.version or target.version,
         command=command,
         redacted=HIDDEN in " ".join((*command, target.shown)),
-        host=local_facts() if target.local else {"name": target.shown.partition(" on ")[2]},
+        host=_host(target, field),
         started_at=SystemClock().now_iso(),
         settings={
             "api": api_of(args, target.engine, target.command),
             "requests": requests,
             "request_timeout_s": args.request_timeout,
             "start_timeout_s": args.start_timeout,
-            "max_foreign_cores": _foreign_limit(args, target),
+            "max_foreign_cores": _foreign_limit(args, target, field),
             "load_from": target.load_from,
             "method": args.method,
             "engine": args.engine,
@@ -128,12 +146,13 @@ def planned(args: argparse.Namespace) -> Planned:
         baseline=baseline,
         arms=arms,
         refused=refused,
-        schedule=() if search == FORECAST else schedule(startable, rounds, baseline),
+        schedule=() if search == FORECAST or field else schedule(startable, rounds, baseline),
         search=search,
         trees=search == FORECAST and trees_of(target, arms),
         experts=experts_of(target, arms) if search == FORECAST else None,
         notes=tuple(notes),
         fit=fits,
         cwd=None if demo or target.may_run else os.getcwd(),  # noqa: PTH109 - as the user sees it
+        cluster=None if field is None else args.cluster,
     )
     return Planned(target=target, info=info, axes=load_sizes.axes(found, levels, requests, embedded=demo))

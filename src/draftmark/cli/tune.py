@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from draftmark.cli import again, compose, hosts, load_options, load_sizes, options, surface
+from draftmark.cli import again, cluster, cluster_run, compose, hosts, load_options, load_sizes, options, surface
 from draftmark.cli.inconclusive import next_step
 from draftmark.cli.output import progress_console
 from draftmark.cli.planning import Planned, planned
@@ -68,28 +68,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="search recorded figures and start no server: depths with their tok/s, as JSON (docs/search.md)",
     )
     options.live(parser)
+    cluster.add_argument(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Tune a service."""
     if args.surface is not None:
         return surface.run(args.surface, as_json=args.json)
-    if args.resume is not None:
-        path = args.resume
-        opened = RunDirectory.open(path)
-        work = _resumed(args, opened.info)
-    else:
-        opened = None
-        work = planned(args)
-        path = args.run or compose.default_run_directory(work.info.started_at, work.info.service)
-    with _alone(work, path):
-        directory = opened or RunDirectory.create(path, work.info)
-        try:
-            kept = sweep(work, directory, keep=args.keep)
-        except RefusedError:
-            if opened is None:
-                directory.discard_if_empty()
-            raise
+    before = RunDirectory.open(args.resume) if args.resume is not None else None
+    if before is not None:
+        _same_cluster(args, before)
+    with cluster.opened(args) as field:
+        work = planned(args, field) if before is None else _resumed(args, before.info)
+        path = args.resume or args.run or compose.default_run_directory(work.info.started_at, work.info.service)
+        with _alone(work, path):
+            directory = before or RunDirectory.create(path, work.info)
+            try:
+                kept = _carried_out(work, directory, field, keep=args.keep)
+            except RefusedError:
+                if before is None:
+                    directory.discard_if_empty()
+                raise
     result = rederive(directory)
     write_reports(directory, result)
     with suppress(BrokenPipeError):  # whoever read it has seen enough; the run has its own status
@@ -101,14 +100,27 @@ def run(args: argparse.Namespace) -> int:
     return 0 if args.keep and result["exit_status"] == 10 else int(result["exit_status"])
 
 
+def _carried_out(
+    work: Planned, directory: RunDirectory, field: cluster.Field | None, *, keep: bool
+) -> Sequence[str]:
+    if field is None:
+        return sweep(work, directory, keep=keep)
+    cluster_run.sweep(work, directory, field)
+    return ()
+
+
 @contextmanager
 def _alone(work: Planned, path: Path) -> Iterator[None]:
     """Nothing else starts or serves it. Before there is a run directory: a refusal leaves nothing behind."""
     if work.target.lock is None:
         yield
         return
-    holder = "embedded:" + str(path.resolve()) if work.target.embedded else work.target.lock
+    own = work.target.embedded or work.info.cluster is not None  # it listens where nobody else does
+    holder = f"run:{path.resolve()}" if own else work.target.lock
     with exclusive(holder, about=f"draftmark tune, run directory {path.resolve()}"):
+        if work.info.cluster is not None:
+            yield
+            return
         base_url = work.target.engine.base_url(work.target.command)
         refuse_taken(base_url, listener_at(base_url))
         yield
@@ -195,15 +207,25 @@ def _to_keep(work: Planned, directory: RunDirectory) -> Arm | None:
     return next((arm for arm in work.info.arms if arm.name == name), None)
 
 
-def _resumed(args: argparse.Namespace, info: RunInfo) -> Planned:
-    """The run's own plan again; only the command line is found anew."""
-    given = [f"--{name.replace('_', '-')}" for name in _FIXED if getattr(args, name) is not None]
-    if given:
+def _same_cluster(args: argparse.Namespace, before: RunDirectory) -> None:
+    """A run over a cluster goes on over one, whatever its address is now; any other on its host."""
+    if before.info.cluster is None and args.cluster is not None:
         raise UsageError(
-            "a resumed run keeps the settings that it began with",
-            evidence=(f"given with --resume: {', '.join(given)}",),
-            next_step="leave them out, or begin a new run",
+            "this run was begun on one host, whose figures are not those of other nodes",
+            evidence=(str(before.path),),
+            next_step="leave --cluster out, or begin a new run",
         )
+    args.cluster = args.cluster or before.info.cluster
+    if before.info.cluster is not None:
+        _as_begun(args, before.info)  # the nodes are asked before the rest is read
+
+
+def _as_begun(args: argparse.Namespace, info: RunInfo) -> None:
+    """The service and what is known of it, as the run has them.
+
+    Raises:
+        UsageError: They hold a secret, which the run does not.
+    """
     if info.service.startswith("embedded:"):
         args.service = "embedded:"
     elif args.service == "embedded:":
@@ -214,14 +236,26 @@ def _resumed(args: argparse.Namespace, info: RunInfo) -> Planned:
                 next_step="give the service again: draftmark tune 'cmd:\"…\"' --resume DIR",
             )
         args.service = info.service
+    args.method, args.engine = info.settings["method"], info.settings["engine"]
+    args.api = info.settings["api"]
+
+
+def _resumed(args: argparse.Namespace, info: RunInfo) -> Planned:
+    """The run's own plan again; only the command line is found anew."""
+    given = [f"--{name.replace('_', '-')}" for name in _FIXED if getattr(args, name) is not None]
+    if given:
+        raise UsageError(
+            "a resumed run keeps the settings that it began with",
+            evidence=(f"given with --resume: {', '.join(given)}",),
+            next_step="leave them out, or begin a new run",
+        )
+    _as_begun(args, info)
     if info.cwd is not None and info.cwd != os.getcwd():  # noqa: PTH109 - as the user sees it
         raise UsageError(
             "the run was begun in another directory, where its relative paths mean something",
             evidence=(f"begun in {info.cwd}",),
             next_step=f"cd {shlex.quote(info.cwd)}, and give RUN as seen from there",
         )
-    args.method, args.engine = info.settings["method"], info.settings["engine"]
-    args.api = info.settings["api"]
     target = compose.target(args)
     if not target.embedded and target.shown != info.service:
         raise UsageError(

@@ -17,6 +17,7 @@ from draftmark.model.measurement import (
     Spread,
     Window,
 )
+from draftmark.model.nodes import Node, NodeEvent
 from draftmark.model.server import (
     Activity,
     Counters,
@@ -57,6 +58,8 @@ __all__ = [
     "Intervention",
     "Measurement",
     "Message",
+    "Node",
+    "NodeEvent",
     "Prompt",
     "Refusal",
     "RequestRecord",

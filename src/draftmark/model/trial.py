@@ -45,6 +45,7 @@ class Trial:
         counters: Per axis (`copy@1`): engine counters over that measurement, as differences.
         client: Per axis: the load generator's health.
         disturbed: Per axis: reasons why it is not to be trusted.
+        node: Computer of a cluster that it ran on; None for the one that the service has.
     """
 
     number: int
@@ -66,6 +67,7 @@ class Trial:
     counters: dict[str, Counters] = field(default_factory=dict)
     client: dict[str, ClientHealth] = field(default_factory=dict)
     disturbed: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    node: str | None = None
 
     @property
     def directory(self) -> str:

@@ -64,11 +64,17 @@ def print_plan(document: Mapping[str, Any], console: Console) -> None:
     _print_load_from(document, console)
     if schedule:
         hanging(console, "order: ", " ".join(schedule), "dim")
+    for node in mappings(document, "nodes"):
+        starts = " ".join(texts(node, "starts")) or "nothing: there are more nodes than starts"
+        hanging(console, f"{text(node, 'node')}: ", starts, "dim")
     started = sum(text(arm, "verdict") == "start" for arm in arms)
     restarts, minutes = number(document, "restarts"), number(document, "minutes")
     most, longest = number(document, "restarts_most"), number(document, "minutes_most")
     cost = f"{plural(restarts, 'restart')}, about {_minutes(minutes)}"
-    if most is not None and most != restarts:
+    if nodes := mappings(document, "nodes"):
+        used = sum(bool(texts(node, "starts")) for node in nodes)
+        cost = f"{plural(restarts, 'start')} on {plural(used, 'node')}, about {_minutes(minutes)}"
+    elif most is not None and most != restarts:
         cost = f"about {cost.replace(', about', ',')}; at most {most:.0f}, {_minutes(longest)}"
         hanging(
             console,

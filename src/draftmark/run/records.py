@@ -18,9 +18,9 @@ WHY_SCHEMA = "draftmark.why/1"
 GRID, FORECAST = "grid", "forecast"
 """How a run finds its depth: every arm in rounds, or each start by what those before it showed."""
 
-NEXT, FITTED, ENOUGH, FINISH = "next", "fitted", "enough", "finish"
-"""Actions that later ones depend on: a slot was asked for; a start's log told what fits; no further slot is worth
-its start; the run is over."""
+NEXT, LOST, FITTED, ENOUGH, FINISH = "next", "lost", "fitted", "enough", "finish"
+"""Actions that later ones depend on: a slot was asked for; the node that had it is gone; a start's log told what
+fits; no further slot is worth its start; the run is over."""
 
 INTERVENTION, ENDED_BY_OTHERS, ALTERED = "intervention", "ended-by-others", "altered"
 """Actions of somebody else: a trial was spoilt; the run was ended; the service's configuration was changed."""
@@ -58,6 +58,7 @@ class RunInfo:
         search: `grid`, with its whole schedule here; or `forecast`, which asks for one slot after the other.
         trees: Drafts branch, so that one depth's rounds do not tell another's.
         experts: Of a mixture: how many a layer has, and how many of them a token chooses; None where not known.
+        cluster: Address of the cluster on whose nodes the trials run; None for a service of one host.
     """
 
     schema: str = RUN_SCHEMA
@@ -84,6 +85,7 @@ class RunInfo:
     search: str = GRID
     trees: bool = False
     experts: tuple[int, int] | None = None
+    cluster: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +163,8 @@ def learned(info: RunInfo, actions: Sequence[Action]) -> RunInfo:
         arm = arms.get(str(action.detail.get("arm")))
         if action.what == NEXT and action.trial is not None and arm is not None:
             slots[action.trial] = Slot(number=action.trial, round=int(action.detail.get("round", 1)), arm=arm)
+        elif action.what == LOST and action.trial is not None:
+            slots.pop(action.trial, None)
         elif action.what == FITTED:
             info = replace(
                 info,

@@ -147,6 +147,15 @@ class SimulatedSGLang(SGLang):
         """It waits more than it computes."""
         return False
 
+    def gpus(self, command: Sequence[str]) -> int | None:  # noqa: ARG002 - whatever it simulates
+        """None: its cards are simulated."""
+        return 0
+
+    def with_port(self, command: Sequence[str], port: int) -> tuple[str, ...]:
+        """A flag of SGLang's, of which the last counts."""
+        place = place_of(command)
+        return place.with_flags((*place.flags, "--port", str(port)))
+
     def headers(self, command: Sequence[str]) -> dict[str, str]:
         """As SGLang's."""
         sglang, real = self.stands_for(command)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -92,6 +93,23 @@ class EngineContract:
                 rewritten = engine.with_arm(command, Arm(depth))
                 assert engine.base_url(rewritten) == engine.base_url(command)
                 assert engine.headers(rewritten) == engine.headers(command)
+
+    def test_on_another_port_it_is_the_same_server(self, engine: Engine) -> None:
+        """Two nodes that share a computer do not share a port."""
+        for command, depth in self.commands:
+            moved = engine.with_port(command, 31007)
+            assert urlsplit(engine.base_url(moved)).port == 31007
+            assert urlsplit(engine.base_url(moved)).hostname == urlsplit(engine.base_url(command)).hostname
+            assert engine.depth(moved) == depth
+            assert engine.headers(moved) == engine.headers(command)
+            assert engine.base_url(engine.with_arm(moved, Arm(0))) == engine.base_url(moved)
+
+    def test_says_how_many_gpus_it_takes(self, engine: Engine) -> None:
+        """None for as many as there are; and a depth takes no more of them."""
+        for command, _ in self.commands:
+            need = engine.gpus(command)
+            assert need is None or need >= 0
+            assert engine.gpus(engine.with_arm(command, Arm(0))) == need
 
     def test_words_of_others_stay_in_order(self, engine: Engine) -> None:
         """Switching off and on again never loses or reorders a word that is not speculation's."""

@@ -194,6 +194,14 @@ class FakeEngine:
         """Never by the log."""
         return None
 
+    def gpus(self, command: Sequence[str]) -> int | None:
+        """None."""
+        return 0
+
+    def with_port(self, command: Sequence[str], port: int) -> tuple[str, ...]:
+        """A flag more; it has but one place."""
+        return (*command, "--port", str(port))
+
     def cpu_bound(self, command: Sequence[str]) -> bool | None:
         """As the embedded engine."""
         return True

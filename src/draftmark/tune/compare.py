@@ -27,6 +27,10 @@ _ALIKE = (
 def unlike(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
     """Why two runs cannot be compared: field, both values, meaning. Empty when they can."""
     found = []
+    if a.get("cluster") or b.get("cluster"):
+        found.append(
+            "cluster: a run over several nodes: figures of different nodes are never held against one another"
+        )
     for field, meaning in _ALIKE:
         left, right = _field(a, field), _field(b, field)
         if left != right:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from draftmark.tune.statistics import (
     PRIOR_DF,
@@ -21,7 +21,7 @@ from draftmark.tune.statistics import (
 )
 from draftmark.tune.verdicts import AxisDecision, Conclusion, Interval, Verdict, conclude, label, listed, load
 
-__all__ = ["Conclusion", "Observation", "conclude", "decide", "joint_levels"]
+__all__ = ["Conclusion", "Observation", "astray", "conclude", "decide", "joint_levels"]
 
 ERROR_RATE = 0.05  # of a whole sweep: one interval or more misses its true ratio
 PRACTICAL_GAIN = 0.10  # "keep what you have" is said only if no arm can plausibly gain this much
@@ -44,6 +44,7 @@ class Observation:
         workload: `copy`.
         concurrency: Slots of the closed loop.
         values: (prompt id, tok/s) pairs, paired over trials by id; a single pair where only the total is known.
+        block: Node of a cluster; empty where there is one machine. Levels of two are never compared.
     """
 
     trial: int
@@ -55,11 +56,12 @@ class Observation:
     workload: str
     concurrency: int
     values: tuple[tuple[str, float], ...]
+    block: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class _Axis:
-    """One axis, ready to be fitted: `points` in order of time, `trials` beside them."""
+    """One axis, ready to be fitted: `points` by block in order of time, `trials` beside them."""
 
     axis: str
     workload: str
@@ -69,6 +71,14 @@ class _Axis:
 
     def of(self, arm: str) -> list[Point]:
         return [p for p in self.points if p.arm == arm]
+
+    @property
+    def blocks(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(p.block for p in self.points))
+
+    def within(self, block: str) -> _Axis:
+        kept = [(t, p) for t, p in zip(self.trials, self.points, strict=True) if p.block == block]
+        return replace(self, trials=tuple(t for t, _ in kept), points=tuple(p for _, p in kept))
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,16 +138,33 @@ def decide(
     """
     depths = {o.arm: o.depth for o in observations}
     axes = _axes(observations)
+    bad = _astray(axes, baseline)
+    sound = [o for o in observations if o.block not in bad]
+    void = None
+    if sound and bad:
+        axes = _axes(sound)
+    elif bad:
+        void = next(iter(bad.values()))
     rules = _Rules(
         baseline=baseline,
         order=tuple(sorted(depths, key=lambda arm: (depths[arm], arm))),
         margin=tie_margin,
         comparisons=sum(len({p.arm for p in a.points} - {baseline}) for a in axes),
-        void=_void(axes, baseline),
+        void=void,
         ceilings=_all_ceilings(axes, ceilings or {}),
         labels=labels or {},
     )
     return tuple(_judge(axis, rules) for axis in axes)
+
+
+def astray(observations: Sequence[Observation], *, baseline: str) -> dict[str, str]:
+    """Machines whose figures count nowhere, and why: what they showed of the baseline cannot be held against.
+
+    Args:
+        observations: Of the whole run.
+        baseline: Name of the arm that runs today.
+    """
+    return _astray(_axes(observations), baseline)
 
 
 def joint_levels(observations: Sequence[Observation]) -> dict[int, dict[int, float]]:
@@ -181,13 +208,14 @@ def _single(group: Sequence[Observation]) -> _Axis:
         (o.trial, prompt): math.log(value) for o in group for prompt, value in o.values if 0.0 < value < math.inf
     }
     levels = trial_levels(cells)
-    kept = sorted((o for o in group if o.trial in levels), key=lambda o: o.position_s)
+    order = list(dict.fromkeys(o.block for o in group))
+    kept = sorted((o for o in group if o.trial in levels), key=lambda o: (order.index(o.block), o.position_s))
     return _Axis(
         axis=group[0].axis,
         workload=group[0].workload,
         concurrency=group[0].concurrency,
         trials=tuple(o.trial for o in kept),
-        points=tuple(Point(o.position_s, o.arm, levels[o.trial]) for o in kept),
+        points=tuple(Point(o.position_s, o.arm, levels[o.trial], o.block) for o in kept),
     )
 
 
@@ -258,7 +286,8 @@ def _together(group: Sequence[_Axis]) -> _Axis:
     tables = [dict(zip(a.trials, a.points, strict=True)) for a in group]
     trials = [t for t in tables[0] if all(t in table for table in tables)]
     points = [_mean_point([table[t] for table in tables]) for t in trials]
-    in_time = sorted(zip(trials, points, strict=True), key=lambda pair: pair[1].at_s)
+    order = list(dict.fromkeys(p.block for p in points))
+    in_time = sorted(zip(trials, points, strict=True), key=lambda pair: (order.index(pair[1].block), pair[1].at_s))
     return _Axis(
         axis=f"all@{group[0].concurrency}",
         workload="all",
@@ -270,7 +299,22 @@ def _together(group: Sequence[_Axis]) -> _Axis:
 
 def _mean_point(points: Sequence[Point]) -> Point:
     n = len(points)
-    return Point(math.fsum(p.at_s for p in points) / n, points[0].arm, math.fsum(p.value for p in points) / n)
+    at_s, value = math.fsum(p.at_s for p in points) / n, math.fsum(p.value for p in points) / n
+    return Point(at_s, points[0].arm, value, points[0].block)
+
+
+def _astray(axes: Sequence[_Axis], baseline: str) -> dict[str, str]:
+    """By machine: why nothing measured there can be ranked. Of several, one without a baseline is out as well."""
+    blocks = dict.fromkeys(block for axis in axes for block in axis.blocks)
+    found = {}
+    for block in blocks:
+        within = [part for axis in axes if (part := axis.within(block)).points]
+        reason = _void(within, baseline)
+        if reason is None and len(blocks) > 1 and not all(part.of(baseline) for part in within):
+            reason = "its baseline was not measured"
+        if reason is not None:
+            found[block] = reason
+    return found
 
 
 def _void(axes: Sequence[_Axis], baseline: str) -> str | None:
@@ -301,8 +345,8 @@ def _faster(ratio: float) -> str:
 
 def _judge(axis: _Axis, rules: _Rules) -> AxisDecision:
     measured = [arm for arm in rules.order if axis.of(arm)]
-    values = {arm: math.exp(math.fsum(p.value for p in axis.of(arm)) / len(axis.of(arm))) for arm in measured}
     fit = fit_arms(axis.points) if axis.points else None
+    values = _values(axis, measured, fit, rules.baseline)
     ratios: dict[str, Interval] = {}
     best: str | None = None
     ties: tuple[str, ...] = ()
@@ -329,6 +373,15 @@ def _judge(axis: _Axis, rules: _Rules) -> AxisDecision:
         void=rules.void,
         margin=rules.margin,
     )
+
+
+def _values(axis: _Axis, measured: Sequence[str], fit: ArmFit | None, baseline: str) -> dict[str, float]:
+    """Geometric means; over several machines the baseline's, and each arm's by its ratio within them."""
+    means = {arm: math.fsum(p.value for p in axis.of(arm)) / len(axis.of(arm)) for arm in measured}
+    if fit is not None and len(axis.blocks) > 1 and baseline in means:
+        own = means[baseline]
+        means = {arm: own + fit.contrast(arm, baseline).estimate for arm in measured}
+    return {arm: math.exp(min(mean, 700.0)) for arm, mean in means.items()}
 
 
 def _best(axis: str, fit: ArmFit, measured: Sequence[str], rules: _Rules) -> tuple[str, tuple[str, ...]]:
@@ -372,9 +425,14 @@ def _interval(ratio: float, low: float, high: float) -> Interval:
 
 
 def _drift(baseline: Sequence[Point], fit: ArmFit | None) -> Interval | None:
-    if fit is None or len(baseline) < 2:
+    """Of the baseline; of several machines that which moved most."""
+    ends: dict[str, list[Point]] = {}
+    for point in baseline:
+        ends.setdefault(point.block, []).append(point)
+    moves = [own[-1].value - own[0].value for own in ends.values() if len(own) > 1]
+    if fit is None or not moves:
         return None
-    moved = baseline[-1].value - baseline[0].value
+    moved = max(moves, key=abs)
     reach = t_quantile(0.975, fit.df) * fit.noise * math.sqrt(2.0)
     return _interval(moved, moved - reach, moved + reach)
 

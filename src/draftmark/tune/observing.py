@@ -71,6 +71,7 @@ def observations(
                     workload=m.workload,
                     concurrency=m.concurrency,
                     values=values,
+                    block=trial.node or "",
                 )
             )
     return found

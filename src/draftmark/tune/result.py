@@ -9,7 +9,7 @@ from typing import Any
 from draftmark.errors import FailedError
 from draftmark.model import Arm, Measurement, Trial, TrialStatus
 from draftmark.run.records import FINISH, Action, RunInfo, RunRecord
-from draftmark.tune import deaths, meddling
+from draftmark.tune import by_node, deaths, meddling
 from draftmark.tune.capacity import capacity_warnings, limits_document, limits_of, limits_of_arm
 from draftmark.tune.decide import Conclusion, conclude, decide
 from draftmark.tune.fitting import compared
@@ -37,9 +37,11 @@ def derive(record: RunRecord) -> dict[str, Any]:
     measured = {r.trial.number: measurements(r, info) for r in record.trials}
     trials = [r.trial for r in record.trials]
     steady = steady_axes(trials, measured)
+    seen = observations(trials, measured, info, steady)
+    crowd = by_node.Crowd.of(record, seen)
     labels = {arm.name: arm.label for arm in info.arms}
     decisions = decide(
-        observations(trials, measured, info, steady),
+        seen,
         baseline=info.baseline.name,
         tie_margin=info.tie_margin,
         ceilings=ceilings(info, trials, measured),
@@ -76,7 +78,7 @@ def derive(record: RunRecord) -> dict[str, Any]:
         "baseline": {"arm": info.baseline.name, "depth": info.baseline.depth},
         "arms": [
             {
-                **_arm(arm, info, trials, measured, decisions, steady),
+                **_arm(arm, info, trials, measured, decisions, steady, crowd),
                 **forecasts.arm(arm),
                 "why": deaths.latest(record.trials, arm),
             }
@@ -102,12 +104,14 @@ def derive(record: RunRecord) -> dict[str, Any]:
         "altered": list(changed),
         "complete": complete,
         "search": info.search,
+        "cluster": info.cluster,
+        "nodes": crowd.document(),
         "steps": forecasts.steps(),
         "stop": stopped(record.actions),
         "trials": [
             {**_trial(r.trial, info, measured[r.trial.number]), "why": deaths.told(r)} for r in record.trials
         ],
-        "warnings": _warnings(record, decisions),
+        "warnings": _warnings(record, decisions, crowd),
     }
 
 
@@ -137,6 +141,7 @@ def _arm(
     measured: dict[int, Measured],
     decisions: Sequence[AxisDecision],
     steady: frozenset[str],
+    crowd: by_node.Crowd,
 ) -> dict[str, Any]:
     own = [t for t in trials if t.arm == arm]
     good = [t for t in own if t.status is TrialStatus.MEASURED]
@@ -150,7 +155,9 @@ def _arm(
     else:
         status, because = None, "not tried yet"
     axes = {
-        d.axis: _figures(arm, info.baseline, d, [measured[t.number].get(d.axis) for t in good], steady)
+        d.axis: _figures(
+            arm, info.baseline, d, [(t.node, measured[t.number].get(d.axis)) for t in good], steady, crowd
+        )
         for d in decisions
         if d.workload != "all" and arm.name in d.values
     }
@@ -191,14 +198,20 @@ def _figures(
     arm: Arm,
     baseline: Arm,
     decision: AxisDecision,
-    of_trials: Iterable[Measurement | None],
+    of_trials: Iterable[tuple[str | None, Measurement | None]],
     steady: frozenset[str],
+    crowd: by_node.Crowd,
 ) -> dict[str, Any]:
-    used = [m for m in of_trials if m is not None and not m.disturbed and values_of(m, steady)]
+    by = [(n, m) for n, m in of_trials if m is not None and not m.disturbed and values_of(m, steady)]
+    by = [(n, m) for n, m in by if crowd.counts(n)]
+    used = [m for _, m in by]
     return {
         "tok_s": rounded(decision.values[arm.name]),
         **_ratio(arm, baseline, decision),
-        "values": [rounded(geometric_mean([value for _, value in values_of(m, steady)])) for m in used],
+        "values": [
+            rounded(geometric_mean([value for _, value in values_of(m, steady)]) * crowd.scale(n, m.key))
+            for n, m in by
+        ],
         "window": "steady" if decision.axis in steady else "whole",
         "ttft_ms_p50": _median(m.ttft_ms.p50 for m in used),
         "tpot_ms_p50": _median(m.tpot_ms.p50 for m in used),
@@ -246,6 +259,7 @@ def _trial(t: Trial, info: RunInfo, measured: Measured) -> dict[str, Any]:
         "at_s": rounded(seconds_between(info.started_at, t.started_at)),
         "limits": limits_document(limits_of(t)),
         "start_s": t.start_s,
+        **({"node": t.node} if t.node is not None else {}),
         "measure_s": rounded(sum(m.duration_s for m in measured.values())) if measured else None,
         "total_s": t.total_s,
         "stop": t.stop.outcome.value if t.stop else None,
@@ -268,7 +282,7 @@ def _missing(record: RunRecord) -> list[int]:
     return [slot.number for slot in record.info.schedule if slot.number not in have and slot.arm not in gone]
 
 
-def _warnings(record: RunRecord, decisions: Sequence[AxisDecision]) -> list[str]:
+def _warnings(record: RunRecord, decisions: Sequence[AxisDecision], crowd: by_node.Crowd) -> list[str]:
     found = [*record.info.notes, *meddling.told(record)]
     if record.strays:
         found.append(f"not trials of this run, counted nowhere: {', '.join(record.strays)}")
@@ -281,6 +295,7 @@ def _warnings(record: RunRecord, decisions: Sequence[AxisDecision]) -> list[str]
     given_up = next((a for a in record.actions if a.what == "give-up"), None)
     if given_up is not None:
         found.append(f"stopped early: {given_up.detail.get('because')}")
+    found.extend(by_node.warnings(record, crowd))
     found.extend(_surprises(record))
     found.extend(capacity_warnings(record.info, [r.trial for r in record.trials]))
     found.extend(deaths.untold(record))

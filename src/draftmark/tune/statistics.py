@@ -187,11 +187,13 @@ class Point:
         at_s: Middle of the measurement, seconds since the run's start.
         arm: Name of the arm.
         value: Natural log of the figure.
+        block: Machine that it was measured on. Levels of two machines are never compared.
     """
 
     at_s: float
     arm: str
     value: float
+    block: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,14 +255,15 @@ def fit_arms(points: Sequence[Point]) -> ArmFit:
 
     Model: value = arm + drift(t) + noise. For each drift of a fixed list it is filtered out of figures and arm
     indicators alike, which whitens both, and the arms follow by least squares; the noise variance is moderated by a
-    prior; the list is averaged with the weights of the marginal likelihood.
+    prior; the list is averaged with the weights of the marginal likelihood. Over several machines each has a level
+    of its own, and drifts by itself.
 
     Args:
-        points: In order of time, at least one.
+        points: At least one; each block's together, in order of time. Arms of two blocks have one in common.
     """
     names, gaps = tuple(p.arm for p in points), _gaps(points)
     arms = tuple(dict.fromkeys(names))
-    df = PRIOR_DF + len(points) - len(arms)
+    df = PRIOR_DF + len(points) - len(arms) - sum(map(math.isinf, gaps))
     centre, values = _centred(points)
     found: list[tuple[float, _Candidate]] = []
     for drift in DRIFTS:
@@ -270,7 +273,7 @@ def fit_arms(points: Sequence[Point]) -> ArmFit:
         effects = [_dot(row, products) for row in design.inverse]
         total = PRIOR_DF * PRIOR_SD**2 + max(_dot(whitened, whitened) - _dot(effects, products), 0.0)
         score = -0.5 * (design.log_variances + design.log_det + df * math.log(total))
-        levels = [centre + effect for effect in effects]
+        levels = [centre + effect for effect in effects[: len(arms)]]
         found.append((score, _Candidate(drift.step(), 0.0, levels, design.inverse, total / df)))
     return _averaged(arms, df, found)
 
@@ -295,10 +298,12 @@ def _centred(points: Sequence[Point]) -> tuple[float, list[float]]:
 
 
 def _gaps(points: Sequence[Point]) -> tuple[float, ...]:
-    """Time before each point, in mean gaps; the first has none."""
-    between = [max(b.at_s - a.at_s, 0.0) for a, b in pairwise(points)]
-    mean = math.fsum(between) / len(between) if between else 0.0
-    return (0.0, *(round(gap / mean, 9) if mean > 0.0 else 1.0 for gap in between))  # rounded: see _design
+    """Time before each point, in mean gaps; the first has none, and that of a later block is infinite."""
+    between = [max(b.at_s - a.at_s, 0.0) if a.block == b.block else math.inf for a, b in pairwise(points)]
+    within = [gap for gap in between if gap < math.inf]
+    mean = math.fsum(within) / len(within) if within else 0.0
+    # rounded: see _design
+    return (0.0, *(gap if math.isinf(gap) else round(gap / mean, 9) if mean > 0.0 else 1.0 for gap in between))
 
 
 class _Step(NamedTuple):
@@ -323,19 +328,27 @@ class _Design(NamedTuple):
 def _design(names: tuple[str, ...], gaps: tuple[float, ...], drift: Drift) -> _Design:
     """Scalar Kalman filter of the drift (noise variance 1) and the arms' normal equations behind it.
 
-    A walk starts at 0: the arms' indicators add up to a constant, which absorbs it.
+    A walk starts at 0: the arms' indicators add up to a constant, which absorbs it. A further block starts anew,
+    its level a column behind those of the arms.
     """
     walk = math.isinf(drift.memory)
     spread = 0.0 if walk else drift.strength
     log_variances = 0.0
     steps: list[_Step] = []
     for gap in gaps:
-        kept = 1.0 if walk else math.exp(-gap / drift.memory)
-        spread = spread + drift.strength * gap if walk else drift.strength + kept * kept * (spread - drift.strength)
+        if math.isinf(gap):
+            kept, spread = 0.0, 0.0 if walk else drift.strength
+        else:
+            kept = 1.0 if walk else math.exp(-gap / drift.memory)
+            more = kept * kept * (spread - drift.strength)
+            spread = spread + drift.strength * gap if walk else drift.strength + more
         steps.append(_Step(kept, spread / (spread + 1.0), 1.0 / math.sqrt(spread + 1.0)))
         log_variances += math.log(spread + 1.0)
         spread /= spread + 1.0
-    columns = [_whiten([float(name == arm) for name in names], steps) for arm in dict.fromkeys(names)]
+    block = list(accumulate(map(math.isinf, gaps)))
+    raw = [[float(name == arm) for name in names] for arm in dict.fromkeys(names)]
+    raw += [[float(at == each) for at in block] for each in range(1, block[-1] + 1)]
+    columns = [_whiten(column, steps) for column in raw]
     table = [[_dot(a, b) for b in columns] for a in columns]
     log_det = 0.0
     for k in range(len(columns)):
@@ -403,7 +416,7 @@ def find_shift(points: Sequence[Point], edge: int = 2) -> Shift | None:
     that the gain means the same in short and long runs.
 
     Args:
-        points: In order of time.
+        points: In order of time, of one machine.
         edge: Trials that must lie on either side: one odd trial at the end is not a shift.
     """
     names, gaps = tuple(p.arm for p in points), _gaps(points)

@@ -99,6 +99,7 @@ class TrialRunner:
         watch: Looks for others' requests; None for a server that nobody else can know of.
         reach: From the URL on the server's host to the one by which it is reached from here.
         post_mortem: Says why a server did not start or died; None to leave that open.
+        node: Of a cluster; written on the trial.
     """
 
     engine: Engine
@@ -116,6 +117,7 @@ class TrialRunner:
     reach: Callable[[str], str] = as_it_stands
     redactor: Redactor = _NO_SECRETS
     post_mortem: PostMortem | None = None
+    node: str | None = None
 
     def run(
         self,
@@ -199,6 +201,7 @@ class TrialRunner:
             counters=notes.counters,
             client=notes.client,
             disturbed=notes.disturbed,
+            node=self.node,
         )
         writer.finish(trial)
         ended_as = "measured" if in_place else "stopped"

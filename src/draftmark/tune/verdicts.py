@@ -53,7 +53,8 @@ class AxisDecision:
         concurrency: Slots of the closed loop.
         unit: Always `tok/s`: decode speed of a single request at concurrency 1, aggregate output otherwise.
         baseline: Geometric mean of the baseline's figures.
-        values: Per arm name, shallowest first: geometric mean of its figures, as measured.
+        values: Per arm name, shallowest first: geometric mean of its figures, as measured; over several machines
+            the baseline's mean times the arm's ratio, which is within machines.
         ratios: Per arm name, the baseline left out: against the baseline, with the drift taken out, so it can
             differ a little from the quotient of the values.
         best: Arm with the highest figure once the drift is taken out; None when nothing was measured.

@@ -145,6 +145,14 @@ class LlamaCpp:
             return True
         return None if layers in (None, "auto") else False
 
+    def gpus(self, command: Sequence[str]) -> int | None:
+        """None on CPUs alone; else all that it can see."""
+        return 0 if self.cpu_bound(command) else None
+
+    def with_port(self, command: Sequence[str], port: int) -> tuple[str, ...]:
+        """Of two the last counts."""
+        return (*command, "--port", str(port))
+
     def headers(self, command: Sequence[str]) -> dict[str, str]:
         """The first of the keys that the server was started with."""
         keys = value_of(command, flags.facts()["facts"]["api_key"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -181,6 +182,21 @@ class SGLang:
     def cpu_bound(self, command: Sequence[str]) -> bool | None:
         """Only where it is told to compute on CPUs."""
         return (self._parsed(command).value("--device") or "").partition(":")[0] == "cpu"
+
+    def gpus(self, command: Sequence[str]) -> int | None:
+        """Tensor times pipeline ranks, times the replicas unless these share the tensor ranks; none on CPUs."""
+        if self.cpu_bound(command):
+            return 0
+        parsed = self._parsed(command)
+        flags = ["--tp-size", "--pp-size"]
+        if not parsed.has("--enable-dp-attention"):
+            flags.append("--dp-size")
+        told = (parsed.value(flag) or "1" for flag in flags)
+        return prod(max(1, int(text)) if text.isdecimal() else 1 for text in told)
+
+    def with_port(self, command: Sequence[str], port: int) -> tuple[str, ...]:
+        """Of two the last counts."""
+        return (*command, "--port", str(port))
 
     def headers(self, command: Sequence[str]) -> dict[str, str]:
         """The key for requests; where there is only one for administration, that, which requests do not mind."""

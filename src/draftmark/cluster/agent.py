@@ -1,0 +1,146 @@
+"""What is sent to a node: starts the Draftmark that is there, hands on what it says, and ends it.
+
+Shipped by value, so that nothing need be there for it: the standard library alone. One agent is one Ray actor,
+which holds the node's resources for as long as it lives. Whatever ends it ends the trial: the trial's stdin closes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+_PUT_IN_BY_RAY = ("OMP_NUM_THREADS", "PYTHONBREAKPOINT")
+_ROOM = 10_000  # lines kept for a caller that does not ask
+_STOP_S = 30.0
+
+
+class Agent:
+    """One node's hands. Methods may be called from several threads.
+
+    Args:
+        silence_s: Not asked for so long, it ends what it runs: whoever started it cannot be reached, or it cannot.
+        gpus: Reserved here; the environment then names them.
+    """
+
+    def __init__(self, silence_s: float, gpus: int) -> None:
+        self._silence_s = silence_s
+        self._gpus = gpus
+        self._lines: list[bytes] = []
+        self._said = threading.Condition()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._directory: str | None = None
+        self._status: int | None = None
+        self._asked = time.monotonic()
+
+    def look(self, question: bytes, timeout_s: float) -> tuple[int, bytes, bytes]:
+        """Exit status, stdout and the end of stderr of the Draftmark here, asked about a service."""
+        try:
+            done = subprocess.run(
+                self._words(), input=question, capture_output=True, env=self._env(), timeout=timeout_s, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return -1, b"", b"no answer in time"
+        return done.returncode, done.stdout, done.stderr[-2000:]
+
+    def begin(self, question: bytes) -> None:
+        """Start a trial."""
+        self.discard()
+        self._directory = tempfile.mkdtemp(prefix="draftmark-trial-")
+        self._lines, self._status, self._asked = [], None, time.monotonic()
+        # A session of its own: what Ray does to a worker's process group is not done to it.
+        self._process = subprocess.Popen(
+            [*self._words(), self._directory],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=(Path(self._directory) / "draftmark.log").open("wb"),
+            env=self._env(),
+            start_new_session=True,
+        )
+        threading.Thread(target=self._read, args=(self._process,), daemon=True).start()
+        threading.Thread(target=self._mind, args=(self._process,), daemon=True).start()
+        assert self._process.stdin is not None  # noqa: S101 - as asked for
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(question)
+            self._process.stdin.flush()
+
+    def poll(self, wait_s: float) -> tuple[list[bytes], int | None]:
+        """What it has said since it was last asked, and its exit status once it is over."""
+        self._asked = time.monotonic()
+        with self._said:
+            if not self._lines and self._status is None:
+                self._said.wait(wait_s)
+            lines, self._lines = self._lines, []
+            return lines, self._status
+
+    def files(self) -> list[tuple[str, int]]:
+        """Names and sizes of what the trial has left."""
+        if self._directory is None:
+            return []
+        return [(path.name, path.stat().st_size) for path in Path(self._directory).iterdir() if path.is_file()]
+
+    def read(self, name: str, offset: int, size: int) -> bytes:
+        """A part of one of them."""
+        self._asked = time.monotonic()
+        assert self._directory is not None  # noqa: S101 - it was listed
+        with (Path(self._directory) / name).open("rb") as file:
+            file.seek(offset)
+            return file.read(size)
+
+    def discard(self) -> None:
+        """End what runs, if anything does, and remove its files."""
+        process, directory = self._process, self._directory
+        if process is not None and process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(_STOP_S)
+            except subprocess.TimeoutExpired:
+                process.kill()  # its guard ends the server
+                process.wait()
+        if process is not None and process.stdin is not None:
+            with contextlib.suppress(OSError):
+                process.stdin.close()
+        if directory is not None:
+            shutil.rmtree(directory, ignore_errors=True)
+        self._process = self._directory = None
+
+    def _words(self) -> list[str]:
+        return [sys.executable, "-P", "-m", "draftmark", "trial"]
+
+    def _env(self) -> dict[str, str]:
+        """The node's own environment, as its raylet has it: a worker's has what Ray put in."""
+        try:
+            data = Path(f"/proc/{os.environ['RAY_RAYLET_PID']}/environ").read_bytes()
+            pairs = (item.partition(b"=") for item in data.split(b"\0") if item)
+            found = {os.fsdecode(name): os.fsdecode(value) for name, _, value in pairs}
+        except (KeyError, OSError):
+            found = {name: value for name, value in os.environ.items() if name not in _PUT_IN_BY_RAY}
+        if self._gpus and "CUDA_VISIBLE_DEVICES" in os.environ:
+            found["CUDA_VISIBLE_DEVICES"] = os.environ["CUDA_VISIBLE_DEVICES"]
+        return found
+
+    def _read(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdout is not None  # noqa: S101 - as asked for
+        for line in process.stdout:
+            with self._said:
+                self._lines.append(line)
+                del self._lines[:-_ROOM]
+                self._said.notify_all()
+        status = process.wait()
+        with self._said:
+            self._status = status
+            self._said.notify_all()
+
+    def _mind(self, process: subprocess.Popen[bytes]) -> None:
+        while process.poll() is None:
+            if time.monotonic() - self._asked > self._silence_s:
+                process.send_signal(signal.SIGTERM)
+                return
+            time.sleep(1.0)
