@@ -6,13 +6,14 @@ import math
 import random
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from draftmark.model import Arm
-from draftmark.tune.decide import Observation, conclude, decide
+from draftmark.tune.decide import Observation, astray, conclude, decide
 from draftmark.tune.plan import schedule
 from draftmark.tune.verdicts import LENGTH, AxisDecision, Conclusion, Interval, Verdict, label, listed
 
@@ -89,6 +90,53 @@ def test_order_of_the_observations_does_not_matter() -> None:
     for d in decide(shuffled, baseline="off"):
         assert d.choice == in_order[d.axis].choice
         assert d.ratios["d4"].low == pytest.approx(in_order[d.axis].ratios["d4"].low, rel=1e-9)
+
+
+def over_nodes(found: list[Observation], paces: dict[str, float]) -> list[Observation]:
+    """The same trials in turn by nodes of different pace, each of which has its own baseline before and after."""
+    names = list(paces)
+    spread: list[Observation] = []
+    base = [o for o in found if o.depth == 0]
+    for at, name in enumerate(names):
+        arms = [o for i, o in enumerate([o for o in found if o.depth]) if i % len(names) == at]
+        lane = [base[0], *arms, base[-1]]
+        for i, o in enumerate(lane):
+            values = tuple((prompt, value * paces[name]) for prompt, value in o.values)
+            number = 100 * at + i
+            spread.append(replace(o, trial=number, position_s=60.0 * i, block=name, values=values))
+    return spread
+
+
+def test_the_pace_of_a_node_is_in_no_ratio() -> None:
+    found = observe(lambda d, *_: {0: 1.0, 4: 1.5, 5: 1.5, 8: 1.2}[d])
+    alike = only(decide(over_nodes(found, {"a": 1.0, "b": 1.0, "c": 1.0}), baseline="off"), "copy@1")
+    apart = only(decide(over_nodes(found, {"a": 1.0, "b": 0.5, "c": 7.0}), baseline="off"), "copy@1")
+    assert (apart.choice, apart.ties, apart.verdict) == (alike.choice, alike.ties, alike.verdict) == (
+        "d4", ("d4", "d5"), Verdict.BETTER,
+    )  # fmt: skip
+    for arm, ratio in alike.ratios.items():
+        other = apart.ratios[arm]
+        assert (other.ratio, other.low, other.high) == pytest.approx((ratio.ratio, ratio.low, ratio.high), rel=1e-9)
+        assert apart.values[arm] / apart.values["off"] == pytest.approx(ratio.ratio, rel=1e-9)
+    # Taken for one machine they would say something else.
+    mixed = [replace(o, block="") for o in over_nodes(found, {"a": 1.0, "b": 0.5, "c": 7.0})]
+    assert only(decide(mixed, baseline="off"), "copy@1").verdict is not Verdict.BETTER
+
+
+def test_nodes_without_a_baseline_or_with_one_that_moved_count_nowhere() -> None:
+    found = over_nodes(observe(lambda d, *_: {0: 1.0, 4: 1.5, 5: 1.5, 8: 1.2}[d]), {"a": 1.0, "b": 1.0, "c": 1.0})
+    bare = [o for o in found if o.block != "b" or o.depth]
+    moved = [
+        replace(o, values=tuple((p, v * 0.5) for p, v in o.values)) if o.block == "c" and o.trial > 201 else o
+        for o in bare
+    ]
+    assert astray(found, baseline="off") == {}
+    out = astray(moved, baseline="off")
+    assert out["b"] == "its baseline was not measured"
+    assert "drift beyond noise" in out["c"]
+    kept = only(decide(moved, baseline="off"), "copy@1")
+    assert kept == only(decide([o for o in found if o.block == "a"], baseline="off"), "copy@1")
+    assert only(decide([o for o in moved if o.block == "c"], baseline="off"), "copy@1").void is not None
 
 
 def test_nothing_better_is_a_settled_answer() -> None:

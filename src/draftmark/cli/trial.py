@@ -14,6 +14,7 @@ import signal
 import sys
 import threading
 import time
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -71,8 +72,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _say(word: Word) -> None:
-    sys.stdout.buffer.write(encode_line(word))
-    sys.stdout.buffer.flush()
+    with suppress(BrokenPipeError):  # whoever asked is gone: stdin says so, and the server is to be stopped first
+        left = encode_line(word)
+        while left:
+            left = left[os.write(1, left) :]
 
 
 def _watch_stdin() -> None:
@@ -81,7 +84,7 @@ def _watch_stdin() -> None:
     def wait() -> None:
         while os.read(0, 4096):
             pass
-        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGTERM)  # also where it is over: whoever asked has read the files by now
 
     threading.Thread(target=wait, daemon=True).start()
 

@@ -16,10 +16,22 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from typing import IO
 
 _PUT_IN_BY_RAY = ("OMP_NUM_THREADS", "PYTHONBREAKPOINT")
 _ROOM = 10_000  # lines kept for a caller that does not ask
 _STOP_S = 30.0
+_LOOK_S = 0.5
+# Ray kills the children of a worker that ends, at once: an orphan in a session of its own has the time to clean up.
+_ORPHAN = """
+import os, sys
+pid = os.fork()
+if pid:
+    os.write(1, b"%d\\n" % pid)
+    os._exit(0)
+os.setsid()
+os.execv(sys.argv[1], sys.argv[1:])
+"""
 
 
 class Agent:
@@ -35,10 +47,14 @@ class Agent:
         self._gpus = gpus
         self._lines: list[bytes] = []
         self._said = threading.Condition()
-        self._process: subprocess.Popen[bytes] | None = None
+        self._ending = threading.Lock()
+        self._stdin: IO[bytes] | None = None
+        self._pidfd: int | None = None
         self._directory: str | None = None
-        self._status: int | None = None
+        self._status: int | None = 0  # nothing runs
         self._asked = time.monotonic()
+        self._raylet = os.getppid()
+        threading.Thread(target=self._mind, daemon=True).start()
 
     def look(self, question: bytes, timeout_s: float) -> tuple[int, bytes, bytes]:
         """Exit status, stdout and the end of stderr of the Draftmark here, asked about a service."""
@@ -55,24 +71,26 @@ class Agent:
         self.discard()
         self._directory = tempfile.mkdtemp(prefix="draftmark-trial-")
         self._lines, self._status, self._asked = [], None, time.monotonic()
-        # A session of its own: what Ray does to a worker's process group is not done to it.
-        self._process = subprocess.Popen(
-            [*self._words(), self._directory],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=(Path(self._directory) / "draftmark.log").open("wb"),
-            env=self._env(),
-            start_new_session=True,
-        )
-        threading.Thread(target=self._read, args=(self._process,), daemon=True).start()
-        threading.Thread(target=self._mind, args=(self._process,), daemon=True).start()
-        assert self._process.stdin is not None  # noqa: S101 - as asked for
+        with (Path(self._directory) / "draftmark.log").open("wb") as log:
+            launcher = subprocess.Popen(
+                [sys.executable, "-I", "-S", "-c", _ORPHAN, *self._words(), self._directory],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=self._env(),
+            )
+        assert launcher.stdin is not None  # noqa: S101 - as asked for
+        assert launcher.stdout is not None  # noqa: S101 - likewise
+        self._pidfd = os.pidfd_open(int(launcher.stdout.readline()))
+        launcher.wait()
+        self._stdin = launcher.stdin
+        threading.Thread(target=self._read, args=(launcher.stdout,), daemon=True).start()
         with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.write(question)
-            self._process.stdin.flush()
+            self._stdin.write(question)
+            self._stdin.flush()
 
     def poll(self, wait_s: float) -> tuple[list[bytes], int | None]:
-        """What it has said since it was last asked, and its exit status once it is over."""
+        """What it has said since it was last asked; 0 once it is over."""
         self._asked = time.monotonic()
         with self._said:
             if not self._lines and self._status is None:
@@ -96,20 +114,29 @@ class Agent:
 
     def discard(self) -> None:
         """End what runs, if anything does, and remove its files."""
-        process, directory = self._process, self._directory
-        if process is not None and process.poll() is None:
-            process.send_signal(signal.SIGTERM)
-            try:
-                process.wait(_STOP_S)
-            except subprocess.TimeoutExpired:
-                process.kill()  # its guard ends the server
-                process.wait()
-        if process is not None and process.stdin is not None:
-            with contextlib.suppress(OSError):
-                process.stdin.close()
+        with self._ending:
+            self._discard()
+
+    def _discard(self) -> None:
+        directory = self._directory
+        self._hang_up()
+        if self._pidfd is not None:
+            with self._said:
+                if not self._said.wait_for(lambda: self._status is not None, _STOP_S):
+                    with contextlib.suppress(ProcessLookupError):
+                        signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)  # its guard ends the server
+                    self._said.wait_for(lambda: self._status is not None, _STOP_S)
+            os.close(self._pidfd)
         if directory is not None:
             shutil.rmtree(directory, ignore_errors=True)
-        self._process = self._directory = None
+        self._pidfd = self._directory = None
+
+    def _hang_up(self) -> None:
+        """The end of its stdin is a trial's sign to stop its server, and end."""
+        stdin, self._stdin = self._stdin, None
+        if stdin is not None:
+            with contextlib.suppress(OSError):
+                stdin.close()
 
     def _words(self) -> list[str]:
         return [sys.executable, "-P", "-m", "draftmark", "trial"]
@@ -126,21 +153,22 @@ class Agent:
             found["CUDA_VISIBLE_DEVICES"] = os.environ["CUDA_VISIBLE_DEVICES"]
         return found
 
-    def _read(self, process: subprocess.Popen[bytes]) -> None:
-        assert process.stdout is not None  # noqa: S101 - as asked for
-        for line in process.stdout:
+    def _read(self, stdout: IO[bytes]) -> None:
+        for line in stdout:
             with self._said:
                 self._lines.append(line)
                 del self._lines[:-_ROOM]
                 self._said.notify_all()
-        status = process.wait()
         with self._said:
-            self._status = status
+            self._status = 0  # of an orphan nobody is told
             self._said.notify_all()
 
-    def _mind(self, process: subprocess.Popen[bytes]) -> None:
-        while process.poll() is None:
-            if time.monotonic() - self._asked > self._silence_s:
-                process.send_signal(signal.SIGTERM)
-                return
-            time.sleep(1.0)
+    def _mind(self) -> None:
+        """A node that the cluster has lost runs nothing more: not by a dead raylet, not by a dead network."""
+        while True:
+            time.sleep(_LOOK_S)
+            orphaned = os.getppid() != self._raylet
+            if orphaned or (self._status is None and time.monotonic() - self._asked > self._silence_s):
+                self.discard()
+            if orphaned:
+                os._exit(1)

@@ -117,7 +117,7 @@ class Lane:
         for name, size in sorted(names, key=lambda each: each[0] == _LAST):
             self._fetch(name, size, Path(command.into))
         get(self.agent.discard.remote(), timeout=_SILENCE_S)
-        self._say(Report(node=self._node.id, over=status))
+        self._say(Report(node=self._node.id, over=True))
 
     def _fetch(self, name: str, size: int, into: Path) -> None:
         if name == _LOG and not size:

@@ -171,11 +171,17 @@ class Cluster:
         return report
 
     def _last_words(self) -> tuple[str, ...]:
+        """Of the bridge: how it ended, and what Ray printed last."""
         try:
-            data = self._log.read_bytes()[-4000:]
+            status = self._process.wait(1.0) if self._process is not None else None
+        except subprocess.TimeoutExpired:
+            status = None
+        ended = "" if status is None else f"the process that speaks to Ray ended with exit status {status}"
+        try:
+            lines = self._log.read_bytes()[-4000:].decode("utf-8", "replace").splitlines()
         except OSError:
-            return ()
-        return tuple(each for each in data.decode("utf-8", "replace").splitlines() if each.strip())[-3:]
+            lines = []
+        return tuple(each for each in (ended, *[text for text in lines if text.strip()][-3:]) if each)
 
     def _send(self, command: Command) -> None:
         process = self._process

@@ -40,7 +40,7 @@ class Report:
         node: Which one the rest is about.
         seen: Exit status, stdout and stderr of a look.
         said: A line of a trial.
-        over: Exit status of a trial.
+        over: A trial is over.
         lost: Why a node does no more.
         evidence: Lines that show it.
         ended: All is ended, nothing is left on any node.
@@ -51,7 +51,7 @@ class Report:
     node: str = ""
     seen: tuple[int, bytes, bytes] | None = None
     said: bytes | None = None
-    over: int | None = None
+    over: bool = False
     lost: str | None = None
     evidence: tuple[str, ...] = field(default=())
     ended: bool = False

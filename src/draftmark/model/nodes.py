@@ -35,13 +35,13 @@ class NodeEvent:
     Attributes:
         node: Its name.
         said: A line of what it runs.
-        over: That ended with this exit status; its files are here.
+        over: That ended; its files are here.
         lost: The node is gone, or does not answer any more: why, in words.
         evidence: Lines that show it.
     """
 
     node: str
     said: bytes | None = None
-    over: int | None = None
+    over: bool = False
     lost: str | None = None
     evidence: tuple[str, ...] = field(default=())

@@ -52,12 +52,20 @@ def work(info: RunInfo) -> tuple[Place, ...]:
 
 
 class Lanes:
-    """A run over several nodes, as its records have it."""
+    """A run over several nodes, as its records have it.
 
-    def __init__(self, record: RunRecord) -> None:
+    Args:
+        record: The run.
+        known: Measurements by trial of an earlier look at the same run; those that are missing are added.
+    """
+
+    def __init__(self, record: RunRecord, known: dict[int, Measured] | None = None) -> None:
         self.info = record.info
         self.trials = [r.trial for r in record.trials]
-        measured: dict[int, Measured] = {r.trial.number: measurements(r, self.info) for r in record.trials}
+        measured = {} if known is None else known
+        for each in record.trials:
+            if each.trial.number not in measured:
+                measured[each.trial.number] = measurements(each, self.info)
         steady = steady_axes(self.trials, measured)
         found: list[Observation] = observations(self.trials, measured, self.info, steady)
         self._figures = {o.trial for o in found}
@@ -118,9 +126,11 @@ class Lanes:
             opening = sum(slot.arm == self.info.baseline and not self._opened(n) for n, slot in busy.items())
             return Turn(self._baseline(node, number)) if len(pending) > opening else Turn()
         if pending:
+            # An arm is not started twice at once before it is known to start.
+            untried = {slot.arm for slot in busy.values()} - {t.arm for t in self.trials}
             own = {t.arm for t in self.of(node)}
-            place = next((p for p in pending if p.arm not in own), pending[0])
-            return Turn(Slot(number=number, round=place.round, arm=place.arm))
+            ready = sorted((p for p in pending if p.arm not in untried), key=lambda p: p.arm in own)
+            return Turn(Slot(number=number, round=ready[0].round, arm=ready[0].arm)) if ready else Turn()
         if self._between(node):
             tries = self._since(node)
             if sum(t.arm == self.info.baseline for t in tries) >= _BASELINE_TRIES:

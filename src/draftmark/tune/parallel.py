@@ -21,6 +21,7 @@ from draftmark.run.directory import RunDirectory, storing
 from draftmark.run.records import FINISH, FITTED, LOST, NEXT, RunRecord, Slot, decode
 from draftmark.tune.job import Failed, Job, Word
 from draftmark.tune.lanes import Lanes
+from draftmark.tune.observing import Measured
 from draftmark.tune.runner import Journal
 
 _LOOK_S = 0.5
@@ -134,8 +135,9 @@ class ParallelSweep:
         )
         self._forget(record)
         state = _State(number=max((a.trial or 0 for a in record.actions), default=0))
+        known: dict[int, Measured] = {}
         while True:
-            lanes = Lanes(self.directory.load())
+            lanes = Lanes(self.directory.load(), known)
             self._hand_out(lanes, state)
             if not state.busy:
                 break
@@ -196,8 +198,8 @@ class ParallelSweep:
                 changed = True
             elif lane is not None and event.said is not None:
                 self._said(event.node, lane, event.said)
-            elif lane is not None and event.over is not None:
-                self._over(state, event.node, lane, event.over)
+            elif lane is not None and event.over:
+                self._over(state, event.node, lane)
                 changed = True
         return changed
 
@@ -216,11 +218,11 @@ class ParallelSweep:
         elif word.failed is not None:
             lane.failed = word.failed
 
-    def _over(self, state: _State, node: str, lane: _Lane, status: int) -> None:
+    def _over(self, state: _State, node: str, lane: _Lane) -> None:
         if not (lane.into / _TRIAL).is_file():
             failed = lane.failed
-            why = failed.what if failed else f"draftmark ended there with exit status {status} and no trial"
-            self._lost(state, node, why, failed.evidence if failed else ())
+            why = failed.what if failed else "draftmark ended there without a trial"
+            self._lost(state, node, why, failed.evidence if failed else _last_lines(lane.into))
             return
         del state.busy[node]
         trial = self._take(lane)
@@ -287,3 +289,12 @@ class ParallelSweep:
                 evidence=told or (last.because or "",),
                 next_step=f"see {self.directory.path / 'trials' / last.directory / 'server.log'}",
             )
+
+
+def _last_lines(into: Path) -> tuple[str, ...]:
+    """Of what a Draftmark that ended without a trial had to say."""
+    try:
+        lines = (into / "draftmark.log").read_bytes()[-4000:].decode("utf-8", "replace").splitlines()
+    except OSError:
+        return ()
+    return tuple(line for line in lines if line.strip())[-3:]
