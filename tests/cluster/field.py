@@ -54,10 +54,10 @@ class Raylets:
         """`draftmark` at the pace of the node that it is started on."""
         return self.scratch / "draftmark"
 
-    def service(self, *, speed: float = 100.0, start: str = "") -> str:
+    def service(self, *, speed: float = 100.0, flags: str = _FLAGS) -> str:
         """A reference to a simulated server that starts that many times faster than a real one."""
-        words = f"{shlex.quote(str(self.program))} sim --model qwen35-35b --gpus h200 --speed {speed:g} {start}"
-        return f"cmd:{words} -- {_FLAGS}"
+        words = f"{shlex.quote(str(self.program))} sim --model qwen35-35b --gpus h200 --speed {speed:g}"
+        return f"cmd:{words} -- {flags}"
 
     def left(self) -> list[str]:
         """Whatever a run has left on the nodes: processes by their command line, and directories."""

@@ -10,9 +10,11 @@ import random
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from typing import Any
 
 from draftmark.model import Arm
 from draftmark.tune.decide import Observation, decide
+from draftmark.tune.lanes import deal, in_rounds
 from draftmark.tune.plan import schedule
 from draftmark.tune.verdicts import AxisDecision, Verdict
 
@@ -32,6 +34,7 @@ class World:
         truth: Ratio over the baseline per depth; 1 where absent.
         shift: Speed of all trials after a random point in mid-run, as a ratio.
         odd: Share of trials with thrice the noise.
+        nodes: Of a cluster, each with a drift of its own, and of another pace: half to twice the mean.
     """
 
     noise: tuple[float, float] = (0.01, 0.05)
@@ -43,6 +46,7 @@ class World:
     depths: tuple[int, ...] = DEPTHS
     baseline: int = 0
     concurrencies: tuple[int, ...] = (1, 8)
+    nodes: int = 1
 
 
 def _walk(rng: random.Random, span_s: float) -> Callable[[float], float]:
@@ -93,7 +97,7 @@ def sweep(world: World, seed: int) -> list[Observation]:
     """One simulated run's observations."""
     rng = random.Random(seed)
     arms = [Arm(depth) for depth in world.depths]
-    slots = schedule(arms, world.rounds, Arm(world.baseline))
+    slots = schedule(arms, world.rounds, Arm(world.baseline)) if world.nodes == 1 else ()
     axes = [(w, c) for c in world.concurrencies for w in WORKLOADS]
     trial_s = START_S + AXIS_S * len(axes)
     kind = rng.choice(sorted(DRIFTS)) if world.drift == "mixed" else world.drift
@@ -101,6 +105,8 @@ def sweep(world: World, seed: int) -> list[Observation]:
     sd = rng.uniform(*world.noise)
     offsets = {(w, p): rng.gauss(0.0, 0.25) for w in WORKLOADS for p in range(PROMPTS)}
     jump = rng.randint(len(slots) // 3, len(slots) - len(slots) // 3)
+    if world.nodes > 1:
+        return _over_nodes(world, rng, sd, offsets)
     found = []
     for slot in slots:
         scale = sd * (3.0 if rng.random() < world.odd else 1.0)
@@ -132,6 +138,47 @@ def sweep(world: World, seed: int) -> list[Observation]:
                     values=values,
                 )
             )
+    return found
+
+
+def _over_nodes(
+    world: World, rng: random.Random, sd: float, offsets: Mapping[tuple[str, int], float]
+) -> list[Observation]:
+    """The same by the nodes of a cluster, side by side."""
+    axes = [(w, c) for c in world.concurrencies for w in WORKLOADS]
+    trial_s = START_S + AXIS_S * len(axes)
+    arms = [Arm(depth) for depth in world.depths if depth != world.baseline]
+    found = []
+    number = 0
+    for node, lane in enumerate(deal(in_rounds(arms, world.rounds), Arm(world.baseline), world.nodes)):
+        kind = rng.choice(sorted(DRIFTS)) if world.drift == "mixed" else world.drift
+        drift, pace = DRIFTS[kind](rng, trial_s * len(lane)), math.log(2.0) * rng.uniform(-1.0, 1.0)
+        for place, (round_, arm) in enumerate((p.round, p.arm) for p in lane):
+            number += 1
+            scale = sd * (3.0 if rng.random() < world.odd else 1.0)
+            start = rng.gauss(0.0, scale * math.sqrt(0.5))
+            for i, (workload, concurrency) in enumerate(axes):
+                at_s = trial_s * place + START_S + AXIS_S * (i + 0.5)
+                level = 4.0 + pace + math.log(world.truth.get(arm.depth, 1.0)) + drift(at_s) + start
+                level += rng.gauss(0.0, scale * math.sqrt(0.5))
+                values = [("all", math.exp(level + 1.5))]
+                if concurrency == 1:
+                    each = [level + offsets[workload, p] + rng.gauss(0.0, 0.02) for p in range(PROMPTS)]
+                    values = [(str(p), math.exp(value)) for p, value in enumerate(each)]
+                found.append(
+                    Observation(
+                        trial=number,
+                        round=round_,
+                        position_s=at_s,
+                        arm=arm.name,
+                        depth=arm.depth,
+                        axis=f"{workload}@{concurrency}",
+                        workload=workload,
+                        concurrency=concurrency,
+                        values=tuple(values),
+                        block=f"n{node}",
+                    )
+                )
     return found
 
 
@@ -186,6 +233,12 @@ def _one(world: World, decisions: Sequence[AxisDecision]) -> tuple[float, ...]:
     )
 
 
+def test_the_same_configuration_on_every_node_names_no_winner() -> None:
+    t = tally(World(nodes=4, rounds=2), range(780_000, 780_100))
+    assert t.false_winner <= 0.05
+    assert t.covered >= 0.90
+
+
 CALM = (0.02, 0.02)
 SLOPE = {4: 1.30, 6: 1.31, 8: 1.25, 16: 1.18}  # depths 4 and 6 within 1 %; depth 16 is 10 % below the best
 
@@ -231,6 +284,13 @@ def test_arms_alike_are_ties_and_a_slower_deep_arm_is_none() -> None:
     assert tally(World(truth=SLOPE, noise=CALM), range(770_000, 770_040)).deep <= 0.30
 
 
+CLUSTER: list[tuple[str, str, dict[str, Any]]] = [
+    ("A/A, mixed", "mixed", {}),
+    ("A/A, none", "none", {}),
+    ("1.3x at 3 %, none", "none", {"noise": (0.03, 0.03), "truth": {8: 1.3}}),
+    ("1.3x at 3 %, mixed", "mixed", {"noise": (0.03, 0.03), "truth": {8: 1.3}}),
+]
+
 STUDY: list[tuple[str, World, int]] = [
     ("A/A, mixed drift", World(), 4),
     *((f"A/A, {kind}", World(drift=kind), 2) for kind in sorted(DRIFTS)),
@@ -250,6 +310,12 @@ STUDY: list[tuple[str, World, int]] = [
     ("slope, mixed", World(truth=SLOPE), 1),
     ("slope at 2 %, mixed", World(truth=SLOPE, noise=CALM), 1),
     ("slope at 2 %, none", World(truth=SLOPE, noise=CALM, drift="none"), 1),
+    *(
+        (f"{name}, {nodes} nodes, {rounds} rounds", World(nodes=nodes, rounds=rounds, drift=drift, **more), 1)
+        for nodes in (2, 4)
+        for rounds in (2, 3)
+        for name, drift, more in CLUSTER
+    ),
 ]
 
 

@@ -11,7 +11,7 @@ from draftmark.cli.output import progress_console
 from draftmark.cli.planning import Planned
 from draftmark.cli.reporting import rederive
 from draftmark.cli.searching import learned_from
-from draftmark.errors import Interrupted
+from draftmark.errors import HostError, Interrupted
 from draftmark.model import Trial
 from draftmark.run.directory import RunDirectory
 from draftmark.service.host import SystemClock
@@ -39,7 +39,6 @@ def sweep(work: Planned, directory: RunDirectory, found: Field) -> None:
             after=partial(_after, directory),
             learn=partial(learned_from, work.target, work.info),
             tell=observer.note,
-            resume=resume,
         )
         try:
             loop.run()
@@ -47,6 +46,9 @@ def sweep(work: Planned, directory: RunDirectory, found: Field) -> None:
             journal.write("interrupted", detail={"signal": stop.signum})
             rederive(directory)
             observer.note(resume)
+            raise
+        except HostError as error:
+            error.next_step = f"ray status; what was measured is kept, {resume}"
             raise
         finally:
             keep_log(found, directory.path)

@@ -30,6 +30,7 @@ from draftmark.load.client import run_closed_loop
 from draftmark.model import Trial
 from draftmark.run.directory import TrialWriter
 from draftmark.run.records import Slot, decode, encode_line
+from draftmark.run.redact import text as hidden
 from draftmark.service.host import SystemClock, has_gpu, local_facts
 from draftmark.service.local import LocalHost
 from draftmark.tune.job import Failed, Job, Look, Service, Sight, Word
@@ -66,7 +67,8 @@ def run(args: argparse.Namespace) -> int:
         shutil.rmtree(args.directory, ignore_errors=True)
         raise
     except DraftmarkError as error:
-        _say(Word(failed=Failed(what=error.what, evidence=error.evidence, next_step=error.next_step)))
+        lines = tuple(map(hidden, error.evidence))
+        _say(Word(failed=Failed(what=hidden(error.what), evidence=lines, next_step=hidden(error.next_step))))
         return error.exit_status
     return 0
 
@@ -103,7 +105,8 @@ def _look(asked: Look) -> Sight:
     try:
         target = _target(asked.service)
     except DraftmarkError as error:
-        return Sight(draftmark=__version__, missing=" ".join((error.what, *error.evidence[:2])), facts=facts)
+        missing = hidden(" ".join((error.what, *error.evidence[:2])))
+        return Sight(draftmark=__version__, missing=missing, facts=facts)
     notes: list[str] = []
     bound = target.engine.cpu_bound(target.command)
     return Sight(

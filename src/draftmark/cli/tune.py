@@ -116,7 +116,8 @@ def _alone(work: Planned, path: Path) -> Iterator[None]:
         yield
         return
     own = work.target.embedded or work.info.cluster is not None  # it listens where nobody else does
-    holder = f"run:{path.resolve()}" if own else work.target.lock
+    kind = "cluster" if work.info.cluster is not None else "embedded"
+    holder = f"{kind}:{path.resolve()}" if own else work.target.lock
     with exclusive(holder, about=f"draftmark tune, run directory {path.resolve()}"):
         if work.info.cluster is not None:
             yield

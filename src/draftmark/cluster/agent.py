@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import IO
 
 _PUT_IN_BY_RAY = ("OMP_NUM_THREADS", "PYTHONBREAKPOINT")
-_ROOM = 10_000  # lines kept for a caller that does not ask
 _STOP_S = 30.0
 _LOOK_S = 0.5
 # Ray kills the children of a worker that ends, at once: an orphan in a session of its own has the time to clean up.
@@ -51,7 +50,7 @@ class Agent:
         self._stdin: IO[bytes] | None = None
         self._pidfd: int | None = None
         self._directory: str | None = None
-        self._status: int | None = 0  # nothing runs
+        self._over = True  # nothing runs
         self._asked = time.monotonic()
         self._raylet = os.getppid()
         threading.Thread(target=self._mind, daemon=True).start()
@@ -70,7 +69,7 @@ class Agent:
         """Start a trial."""
         self.discard()
         self._directory = tempfile.mkdtemp(prefix="draftmark-trial-")
-        self._lines, self._status, self._asked = [], None, time.monotonic()
+        self._lines, self._over, self._asked = [], False, time.monotonic()
         with (Path(self._directory) / "draftmark.log").open("wb") as log:
             launcher = subprocess.Popen(
                 [sys.executable, "-I", "-S", "-c", _ORPHAN, *self._words(), self._directory],
@@ -89,14 +88,13 @@ class Agent:
             self._stdin.write(question)
             self._stdin.flush()
 
-    def poll(self, wait_s: float) -> tuple[list[bytes], int | None]:
-        """What it has said since it was last asked; 0 once it is over."""
+    def poll(self, after: int, wait_s: float) -> tuple[list[bytes], bool]:
+        """What it has said behind so many lines, and whether that is all: a lost answer can be asked for again."""
         self._asked = time.monotonic()
         with self._said:
-            if not self._lines and self._status is None:
+            if len(self._lines) <= after and not self._over:
                 self._said.wait(wait_s)
-            lines, self._lines = self._lines, []
-            return lines, self._status
+            return self._lines[after:], self._over
 
     def files(self) -> list[tuple[str, int]]:
         """Names and sizes of what the trial has left."""
@@ -122,10 +120,10 @@ class Agent:
         self._hang_up()
         if self._pidfd is not None:
             with self._said:
-                if not self._said.wait_for(lambda: self._status is not None, _STOP_S):
+                if not self._said.wait_for(lambda: self._over, _STOP_S):
                     with contextlib.suppress(ProcessLookupError):
                         signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)  # its guard ends the server
-                    self._said.wait_for(lambda: self._status is not None, _STOP_S)
+                    self._said.wait_for(lambda: self._over, _STOP_S)
             os.close(self._pidfd)
         if directory is not None:
             shutil.rmtree(directory, ignore_errors=True)
@@ -154,13 +152,13 @@ class Agent:
         return found
 
     def _read(self, stdout: IO[bytes]) -> None:
-        for line in stdout:
-            with self._said:
-                self._lines.append(line)
-                del self._lines[:-_ROOM]
-                self._said.notify_all()
+        with stdout:
+            for line in stdout:
+                with self._said:
+                    self._lines.append(line)
+                    self._said.notify_all()
         with self._said:
-            self._status = 0  # of an orphan nobody is told
+            self._over = True
             self._said.notify_all()
 
     def _mind(self) -> None:
@@ -168,7 +166,7 @@ class Agent:
         while True:
             time.sleep(_LOOK_S)
             orphaned = os.getppid() != self._raylet
-            if orphaned or (self._status is None and time.monotonic() - self._asked > self._silence_s):
+            if orphaned or (not self._over and time.monotonic() - self._asked > self._silence_s):
                 self.discard()
             if orphaned:
                 os._exit(1)

@@ -15,6 +15,7 @@ import os
 import socket
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -30,6 +31,7 @@ _REACH_S = 5.0
 _HOLD_S = 60.0  # for a worker to start and to get what it asks for
 _LOOK_S = 600.0  # embedded: engine and model may have to be fetched
 _WAIT_S = 2.0
+_GAP_S = 20.0
 _SILENCE_S = 60.0
 _END_S = 40.0
 _BLOCK = 4 << 20
@@ -107,17 +109,29 @@ class Lane:
     def _begin(self, command: Command) -> None:
         get = self._ray.get
         get(self.agent.begin.remote(command.question), timeout=_SILENCE_S)
-        while True:
-            lines, status = get(self.agent.poll.remote(_WAIT_S), timeout=_SILENCE_S)
+        heard, over = 0, False
+        while not over:
+            lines, over = self._poll(heard)
+            heard += len(lines)
             for said in lines:
                 self._say(Report(node=self._node.id, said=said))
-            if status is not None and not lines:
-                break
         names = get(self.agent.files.remote(), timeout=_SILENCE_S)
         for name, size in sorted(names, key=lambda each: each[0] == _LAST):
             self._fetch(name, size, Path(command.into))
         get(self.agent.discard.remote(), timeout=_SILENCE_S)
         self._say(Report(node=self._node.id, over=True))
+
+    def _poll(self, heard: int) -> tuple[list[bytes], bool]:
+        """Of a node that cannot be reached just now, once more for a while: its trial goes on."""
+        until = time.monotonic() + _GAP_S
+        while True:
+            try:
+                lines, over = self._ray.get(self.agent.poll.remote(heard, _WAIT_S), timeout=_SILENCE_S)
+                return lines, over
+            except self._ray.exceptions.ActorUnavailableError:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(_WAIT_S)
 
     def _fetch(self, name: str, size: int, into: Path) -> None:
         if name == _LOG and not size:

@@ -166,7 +166,7 @@ class Cluster:
             raise HostError(
                 "the connection to the Ray cluster is lost",
                 evidence=self._last_words(),
-                next_step="ray status; what was measured is kept: draftmark tune --resume RUN",
+                next_step="ray status",
             )
         return report
 

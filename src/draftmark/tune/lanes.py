@@ -42,12 +42,15 @@ class Place:
 
 
 def work(info: RunInfo) -> tuple[Place, ...]:
-    """All starts but those of the baseline, each round in the reverse order of the one before."""
-    arms = [a for a in dict.fromkeys(info.arms) if a != info.baseline and a.name not in info.refused]
+    """All starts but those of the baseline."""
+    return in_rounds([a for a in info.arms if a != info.baseline and a.name not in info.refused], info.rounds)
+
+
+def in_rounds(arms: Sequence[Arm], rounds: int) -> tuple[Place, ...]:
+    """Every arm once a round, each round in the reverse order of the one before."""
+    once = list(dict.fromkeys(arms))
     return tuple(
-        Place(number, arm)
-        for number in range(1, info.rounds + 1)
-        for arm in (arms if number % 2 else reversed(arms))
+        Place(number, arm) for number in range(1, rounds + 1) for arm in (once if number % 2 else reversed(once))
     )
 
 
@@ -161,17 +164,22 @@ class Lanes:
         return arms and not any(t.arm == self.info.baseline and self._usable(t) for t in self._since(node))
 
 
-def makespan(info: RunInfo, nodes: int) -> tuple[int, int, tuple[tuple[str, ...], ...]]:
-    """Trials of all, of the busiest node, and what each node starts, if every trial takes as long as any other."""
-    lanes: list[list[Arm]] = [[info.baseline] for _ in range(min(nodes, len(work(info))))]
-    left = list(work(info))
+def deal(places: Sequence[Place], baseline: Arm, nodes: int) -> tuple[tuple[Place, ...], ...]:
+    """What each node starts, the baseline around it, if every trial takes as long as any other."""
+    lanes: list[list[Place]] = [[] for _ in range(min(nodes, len(places)))]
+    left = list(places)
     while left:
         for lane in lanes:
-            place = next((p for p in left if p.arm not in lane), left[0] if left else None)
+            own = {place.arm for place in lane}
+            place = next((p for p in left if p.arm not in own), left[0] if left else None)
             if place is not None:
                 left.remove(place)
-                lane.append(place.arm)
-    for lane in lanes:
-        lane.append(info.baseline)
+                lane.append(place)
+    return tuple((Place(1, baseline), *lane, Place(2, baseline)) for lane in lanes)
+
+
+def makespan(info: RunInfo, nodes: int) -> tuple[int, int, tuple[tuple[str, ...], ...]]:
+    """Trials of all, of the busiest node, and the arms that each node starts."""
+    lanes = deal(work(info), info.baseline, nodes)
     sizes = [len(lane) for lane in lanes]
-    return sum(sizes), max(sizes, default=0), tuple(tuple(arm.name for arm in lane) for lane in lanes)
+    return sum(sizes), max(sizes, default=0), tuple(tuple(p.arm.name for p in lane) for lane in lanes)

@@ -106,7 +106,6 @@ class ParallelSweep:
         after: Called with each finished trial, to derive and show what is known so far.
         learn: From the log of a baseline's start to what fits, as the detail of an action; None for nothing.
         tell: Told what a user should know.
-        resume: The command that goes on with the run.
     """
 
     directory: RunDirectory
@@ -117,7 +116,6 @@ class ParallelSweep:
     after: Callable[[Trial], None]
     learn: Callable[[Path], dict[str, object] | None]
     tell: Callable[[str], None]
-    resume: str
 
     def run(self) -> None:
         """Run all that is left.
@@ -275,7 +273,7 @@ class ParallelSweep:
                 raise HostError(
                     "no node of the cluster is left to go on with",
                     evidence=(*told, *lines),
-                    next_step=f"what was measured is kept; {self.resume}",
+                    next_step="what was measured is kept",
                 )
             self.journal.write("give-up", detail={"because": "; ".join(told) or "no node takes what is left"})
         self.journal.write(FINISH, detail={"restored": True, "kept": None})
