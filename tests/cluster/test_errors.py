@@ -89,18 +89,21 @@ def test_a_node_that_can_be_used_has_said_so() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cpus", "gpus", "need", "taken"),
+    ("cpus", "gpus", "need", "on_gpu", "taken"),
     [
-        (8, 0, 0, (8, 0)),  # an engine on CPUs: the whole node
-        (8, 4, 2, (0, 2)),
-        (8, 1, 2, None),
-        (8, 4, None, (0, 4)),  # whatever there is
-        (8, 0, None, (8, 0)),
-        (0, 0, 0, None),  # a head that runs nothing
+        (8, 0, 0, False, (8, 0)),  # an engine on CPUs: the whole node
+        (8, 4, 2, True, (0, 2)),
+        (8, 1, 2, True, None),
+        (8, 4, None, False, (0, 4)),  # whatever there is
+        (8, 0, None, False, (8, 0)),
+        (8, 0, None, True, None),  # layers are sent to a GPU by name
+        (0, 0, 0, False, None),  # a head that runs nothing
     ],
 )
-def test_what_is_taken_of_a_node(cpus: float, gpus: float, need: int | None, taken: tuple[float, float]) -> None:
-    assert _reserved(Node(id="1", name="a", address="x", cpus=cpus, gpus=gpus), need) == taken
+def test_what_is_taken_of_a_node(
+    cpus: float, gpus: float, need: int | None, on_gpu: bool, taken: tuple[float, float] | None
+) -> None:
+    assert _reserved(Node(id="1", name="a", address="x", cpus=cpus, gpus=gpus), need, on_gpu) == taken
 
 
 def test_nodes_that_share_a_computer_have_names_and_numbers_of_their_own() -> None:

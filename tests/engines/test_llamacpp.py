@@ -289,6 +289,7 @@ def test_api_key_becomes_a_header() -> None:
 )
 def test_what_computes(words: tuple[str, ...], bound: bool | None) -> None:
     assert LlamaCpp().cpu_bound(("llama-server", *words)) is bound
+    assert LlamaCpp().gpus(("llama-server", *words)) == (0 if bound else None)
     assert LlamaCpp().cpu_bound(("python3", "/x/embedded/launcher.py", *words[:0])) is True
 
 

@@ -181,9 +181,10 @@ def _looked(args: argparse.Namespace, target: CommandTarget, cluster: Cluster, l
         cwd=os.getcwd(),  # noqa: PTH109 - as the user sees it
     )
     need = target.engine.gpus(target.command)
-    able = [(node, taken) for node in cluster.nodes if (taken := _reserved(node, need)) is not None]
+    on_gpu = bool(need) or (need is None and target.engine.cpu_bound(target.command) is False)
+    able = [(node, taken) for node in cluster.nodes if (taken := _reserved(node, need, on_gpu)) is not None]
     if not able:
-        raise _none_able(target, cluster, need)
+        raise _none_able(target, cluster, need, on_gpu)
     asked = [
         (node, encode_line(Look(service=replace(wants, port_step=node.index), arms=arms)), *resources)
         for node, resources in able
@@ -223,21 +224,21 @@ def _looked(args: argparse.Namespace, target: CommandTarget, cluster: Cluster, l
     return found
 
 
-def _reserved(node: Node, need: int | None) -> tuple[float, float] | None:
+def _reserved(node: Node, need: int | None, on_gpu: bool) -> tuple[float, float] | None:
     """CPUs and GPUs to take of a node, which then runs one trial at a time; None where it has not enough."""
     if need and node.gpus >= need:
         return 0.0, float(need)
     if need is None and node.gpus:
         return 0.0, node.gpus
-    if not need and node.cpus:
+    if not on_gpu and node.cpus:
         return node.cpus, 0.0
     return None
 
 
-def _none_able(target: Target, cluster: Cluster, need: int | None) -> RefusedError:
+def _none_able(target: Target, cluster: Cluster, need: int | None, on_gpu: bool) -> RefusedError:
     what = f"the {need} GPUs that the engine needs" if need and need > 1 else "the GPU that the engine needs"
     return RefusedError(
-        f"no node of the cluster has {what if need else 'a CPU for the engine'}",
+        f"no node of the cluster has {what if on_gpu else 'a CPU for the engine'}",
         evidence=(
             target.redactor.text(shlex.join(target.command))[:300],
             *(f"{node.name}: {node.gpus:g} GPUs, {node.cpus:g} CPUs" for node in cluster.nodes),

@@ -180,4 +180,10 @@ def test_where_it_listens_and_what_it_wants() -> None:
     assert "cret" not in str(caught.value)
     assert engine.cpu_bound(SERVER) is False
     assert engine.cpu_bound((*SERVER, "--device", "cpu")) is True
+    wide = (*SERVER, "--tp", "4", "--dp-size", "2")
+    assert engine.gpus(SERVER) == 1
+    assert engine.gpus((*SERVER, "--device", "cpu")) == 0
+    assert engine.gpus(wide) == 8
+    assert engine.gpus((*wide, "--enable-dp-attention")) == 4
+    assert engine.gpus((*wide, "--pp-size=2")) == 16
     assert engine.summary((*SERVER, *EAGLE.split()))["method"] == "EAGLE"
