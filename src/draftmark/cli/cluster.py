@@ -185,8 +185,9 @@ def _looked(args: argparse.Namespace, target: CommandTarget, cluster: Cluster, l
     able = [(node, taken) for node in cluster.nodes if (taken := _reserved(node, need, on_gpu)) is not None]
     if not able:
         raise _none_able(target, cluster, need, on_gpu)
+    look = Look(service=wants, arms=arms, gpu=getattr(args, "gpu", None))
     asked = [
-        (node, encode_line(Look(service=replace(wants, port_step=node.index), arms=arms)), *resources)
+        (node, encode_line(replace(look, service=replace(wants, port_step=node.index))), *resources)
         for node, resources in able
     ]
     sights: dict[str, Sight] = {}

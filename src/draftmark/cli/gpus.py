@@ -24,7 +24,7 @@ def add_argument(parser: argparse._ActionsContainer) -> None:
     )
 
 
-def named(args: argparse.Namespace) -> tuple[Gpu, ...]:
+def named(args: object) -> tuple[Gpu, ...]:
     """That card; nothing where none is named, or the verb does not ask."""
     text = getattr(args, "gpu", None)
     return () if text is None else (gpu_of(text),)

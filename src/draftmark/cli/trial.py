@@ -24,6 +24,7 @@ from draftmark import __version__
 from draftmark.cli import compose
 from draftmark.cli.engines import version_of
 from draftmark.cli.fitting import predicted
+from draftmark.cli.gpus import named
 from draftmark.cli.target import Target
 from draftmark.errors import BadInputError, DraftmarkError, Interrupted
 from draftmark.load.client import run_closed_loop
@@ -113,7 +114,7 @@ def _look(asked: Look) -> Sight:
         draftmark=__version__,
         engine_version=version_of(target.engine, target.command) or target.version,
         missing=_missing(target.command),
-        fit=predicted(target, asked.arms, notes),
+        fit=predicted(target, asked.arms, notes, named(asked)),
         notes=tuple(notes),
         cpu_bound=bool(bound or (bound is None and not has_gpu())),
         facts=facts,

@@ -35,10 +35,12 @@ class Look:
 
     Attributes:
         arms: What may be started, for what fits.
+        gpu: A card that the user names in the place of the node's own.
     """
 
     service: Service
     arms: tuple[Arm, ...] = ()
+    gpu: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
