@@ -1,7 +1,8 @@
 """What `tune --cluster` costs and bears: `python -m bench.cluster [side-by-side] [slow] [lost]`, or all three.
 
 A real Ray cluster of several raylets on this computer, simulated servers on them: SGLang's flags, log and HTTP, and
-starts that are `--speed` times faster than real ones. A quarter of an hour on two cores, most of it sleep.
+starts that are `--speed` times faster than real ones. Half an hour on two cores, most of it sleep; with faster
+starts what the computer itself does for four servers at once weighs more.
 
 - side-by-side: 8 arms beside the baseline in 2 rounds, on one node and on four; at most 0.4 of the time
 - slow: four nodes, one of half the speed; the verdict is that of four alike
@@ -139,7 +140,7 @@ PARTS = {"side-by-side": side_by_side, "slow": slow, "lost": lost}
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="which of them")
-    parser.add_argument("--speed", type=float, default=10.0, help="starts are so many times faster than real ones")
+    parser.add_argument("--speed", type=float, default=4.0, help="starts are so many times faster than real ones")
     args = parser.parse_args()
     good = [PARTS[part](args.speed) for part in args.parts or PARTS]
     print(f"{sum(good)} of {len(good)} hold")
