@@ -91,6 +91,6 @@ def warnings(record: RunRecord, crowd: Crowd) -> list[str]:
     base = record.info.baseline
     for entry in crowd.document():
         starts = [r.trial for r in record.trials if r.trial.node == entry["node"] and r.trial.arm == base]
-        if ended and entry["counts"] and len(starts) == 1:
+        if ended and entry["counts"] and len(starts) == 1 and len(entry["trials"]) > 1:
             found.append(f"{entry['node']} measured the baseline only before its arms: its drift is not known")
     return found
