@@ -21,6 +21,7 @@ from draftmark.model import (
     Health,
     Identity,
     Intervention,
+    KnobSpec,
     Refusal,
     ServerLimits,
     SpeculationState,
@@ -299,6 +300,10 @@ class Engine(Protocol):
         Raises:
             UsageError: This engine never does so.
         """
+        ...
+
+    def knobs(self, command: Sequence[str]) -> tuple[KnobSpec, ...]:
+        """Flags beside the depth that may be searched, in this version, with what the command line sets of them."""
         ...
 
     def with_arm(self, command: Sequence[str], arm: Arm) -> tuple[str, ...]:

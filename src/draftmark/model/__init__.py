@@ -6,6 +6,7 @@ never 0. Times named `at_s` are seconds on one monotonic clock counted from the 
 
 from draftmark.model.arms import Arm, Refusal
 from draftmark.model.fit import Fit, FitArm, FitFigures, Gpu
+from draftmark.model.knobs import Knob, KnobKind, KnobSpec
 from draftmark.model.load import Message, Prompt, RequestRecord, Workload
 from draftmark.model.measurement import (
     Acceptance,
@@ -56,6 +57,9 @@ __all__ = [
     "Identity",
     "Interval",
     "Intervention",
+    "Knob",
+    "KnobKind",
+    "KnobSpec",
     "Measurement",
     "Message",
     "Node",

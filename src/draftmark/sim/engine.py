@@ -8,7 +8,7 @@ from dataclasses import replace
 from draftmark.engines.sglang.engine import SGLang
 from draftmark.engines.sglang.versions import Rules
 from draftmark.errors import UsageError
-from draftmark.model import Arm, DrainFacts, Fit, FitArm, FitFigures, Refusal
+from draftmark.model import Arm, DrainFacts, Fit, FitArm, FitFigures, KnobSpec, Refusal
 from draftmark.ports import FitScene
 from draftmark.sim.commandline import SERVES, command_of
 from draftmark.sim.presets import cards_of, model_of
@@ -66,6 +66,11 @@ class SimulatedSGLang(SGLang):
             UsageError: Always.
         """
         raise UsageError("a simulated server does not adapt its depth", evidence=(" ".join(command)[:200],))
+
+    def knobs(self, command: Sequence[str]) -> tuple[KnobSpec, ...]:
+        """As SGLang of that version."""
+        sglang, real = self.stands_for(command)
+        return sglang.knobs(real)
 
     def with_arm(self, command: Sequence[str], arm: Arm) -> tuple[str, ...]:
         """The command line with the arm's flags behind `--`."""

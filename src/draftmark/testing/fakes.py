@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from draftmark.errors import DraftmarkError, FailedError, HostError, RefusedError, StartError
@@ -26,6 +26,8 @@ from draftmark.model import (
     Health,
     Identity,
     Intervention,
+    KnobKind,
+    KnobSpec,
     Refusal,
     ServerLimits,
     SpeculationState,
@@ -156,17 +158,38 @@ class FakeEngine:
         """With --adaptive as its one knob."""
         return Arm(self.depth(command), (("--adaptive", ""),) if "--adaptive" in command else ())
 
+    def started(self, command: Sequence[str]) -> Arm:
+        """The arm that was asked for, its knobs included."""
+        knobs = ((k.flag, k.runs) for k in self.knobs(command) if k.runs is not None)
+        arm = self.arm(command)
+        return replace(arm, knobs=(*arm.knobs, *knobs))
+
     def adaptive(self, command: Sequence[str]) -> Arm:
         """From 3 on."""
         return Arm(3, (("--adaptive", ""),))
 
+    def knobs(self, command: Sequence[str]) -> tuple[KnobSpec, ...]:
+        """A share and two whole numbers."""
+        return tuple(
+            KnobSpec(
+                name=name,
+                flag=f"--{name}",
+                kind=kind,
+                step=step,
+                runs=command[command.index(f"--{name}") + 1] if f"--{name}" in command else None,
+            )
+            for name, kind, step in (("mem", KnobKind.SHARE, 0.01), ("slots", KnobKind.WHOLE, None))
+        )
+
     def with_arm(self, command: Sequence[str], arm: Arm) -> tuple[str, ...]:
-        """Replace --depth and --adaptive."""
+        """Replace --depth, --adaptive and what the arm names."""
         words = [word for word in command if word != "--adaptive"]
-        if "--depth" in words:
-            index = words.index("--depth")
-            del words[index : index + 2]
-        return (*words, *(("--depth", str(arm.depth)) if arm.depth else ()), *(flag for flag, _ in arm.knobs))
+        for flag in ("--depth", *(flag for flag, value in arm.knobs if value)):
+            if flag in words:
+                index = words.index(flag)
+                del words[index : index + 2]
+        knobs = (word for knob in arm.knobs for word in knob if word)
+        return (*words, *(("--depth", str(arm.depth)) if arm.depth else ()), *knobs)
 
     def refuse(self, command: Sequence[str], arm: Arm) -> Refusal | None:
         """Nothing is known beforehand."""
@@ -291,7 +314,7 @@ class FakeSupervisor:
         self._interlock.check("a start")
         if self._world.running is not None:
             raise RefusedError("an instance is running already")
-        arm = self._engine.arm(command)
+        arm = self._engine.started(command)
         self._world.happens(f"start {arm.name}")
         if self._alters(f"start {arm.name}"):
             raise FailedError("somebody else has changed the service meanwhile", evidence=self.altered)

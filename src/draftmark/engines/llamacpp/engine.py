@@ -9,10 +9,10 @@ from urllib.parse import quote
 
 from draftmark.engines.address import host_in_url, port_number, sendable_key
 from draftmark.engines.flags import value_of
-from draftmark.engines.llamacpp import flags, logs
+from draftmark.engines.llamacpp import flags, knobs, logs
 from draftmark.engines.llamacpp.client import LlamaServerClient
 from draftmark.errors import BadInputError, UsageError
-from draftmark.model import Arm, DrainFacts, Evidence, Fit, FitFigures, Refusal
+from draftmark.model import Arm, DrainFacts, Evidence, Fit, FitFigures, KnobSpec, Refusal
 from draftmark.ports import FitScene
 
 _GGUF_MAGIC = b"GGUF"
@@ -56,6 +56,10 @@ class LlamaCpp:
             "llama-server does not adapt its depth while it serves",
             next_step="leave `adaptive` out of --depth; SGLang has it from 0.5.12 on",
         )
+
+    def knobs(self, command: Sequence[str]) -> tuple[KnobSpec, ...]:
+        """What `--knob` may vary."""
+        return knobs.knobs_of(command)
 
     def with_arm(self, command: Sequence[str], arm: Arm) -> tuple[str, ...]:
         """The command line of an arm."""

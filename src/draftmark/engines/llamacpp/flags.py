@@ -10,6 +10,7 @@ from pathlib import PurePath
 from typing import Any
 
 from draftmark.engines.flags import Flag, FlagGroup, render, value_of
+from draftmark.engines.llamacpp.knobs import with_knobs
 from draftmark.errors import UsageError
 from draftmark.model import Arm, Refusal
 
@@ -85,8 +86,8 @@ def with_arm(command: Sequence[str], arm: Arm, *, bring: str | None = None) -> t
     Depth 0 takes every flag of speculation out and says `--spec-type none`, so that a LLAMA_ARG_SPEC_TYPE in the
     environment does not switch it on again.
     """
-    if arm == Arm(depth_of(command)):
-        return tuple(command)
+    if arm.depth == depth_of(command):
+        return with_knobs(command, arm) if arm.knobs else tuple(command)
     rest, spec = _speculation().split(command)
     method = method_of(command)
     if arm.depth == 0:
@@ -100,7 +101,7 @@ def with_arm(command: Sequence[str], arm: Arm, *, bring: str | None = None) -> t
         else:
             spec = {"--spec-type": method, **_without_type(spec)}
         spec[facts()["methods"][method]["depth"]] = str(arm.depth)
-    return (*rest, *render(spec), *(word for knob in arm.knobs for word in knob))
+    return with_knobs((*rest, *render(spec)), arm)
 
 
 def refusal(command: Sequence[str], arm: Arm, *, bring: str | None = None) -> Refusal | None:

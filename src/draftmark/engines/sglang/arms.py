@@ -8,7 +8,7 @@ a tree, to which the server would force them; a user's tree keeps its width and 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -36,6 +36,7 @@ _SHAPE = (
 )
 _BLOCK_SHAPE = tuple(name for name in _SHAPE if name not in (STEPS, TOPK))  # of no effect on a block: left alone
 _CONFIG_BYTES = 4 << 20
+_TREE_TOKENS = 16  # verified, of a tree that is only asked for by its branches
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +265,7 @@ def with_arm(command: Sequence[str], arm: Arm, rules: Rules, *, bring: str | Non
         UsageError: The command line has no method, and none is brought.
     """
     parsed = parse(command, rules)
-    others = tuple(knob for knob in arm.knobs if knob[0] not in (ADAPTIVE, ADAPTIVE_CONFIG))
+    others = tuple(knob for knob in arm.knobs if knob[0] not in (ADAPTIVE, ADAPTIVE_CONFIG, TOPK, TOKENS))
     knobs = {meant(name, rules)[0].name if len(meant(name, rules)) == 1 else name for name, _ in others}
     method = method_of(parsed)
     if arm.depth == 0:
@@ -304,11 +305,20 @@ def _shape_words(parsed: Parsed, arm: Arm, method: str, rules: Rules) -> tuple[s
         shape = Shape(arm.depth, 1, arm.depth + 1)
     else:
         shape = shape_of(parsed, rules).at(arm.depth) if method_of(parsed) else Shape(arm.depth, 1, arm.depth + 1)
+        shape = _tree(shape, wanted)
     words = (STEPS, str(shape.steps), TOPK, str(shape.topk), TOKENS, str(shape.tokens))
     if ADAPTIVE in wanted:
         path = wanted.get(ADAPTIVE_CONFIG)
         words += (ADAPTIVE, *((ADAPTIVE_CONFIG, path) if path else ()))
     return words
+
+
+def _tree(shape: Shape, wanted: Mapping[str, str]) -> Shape:
+    """With the branches and tokens that an arm names; a tree whose tokens it does not name is whole, up to 16."""
+    topk = int(wanted.get(TOPK, shape.topk))
+    most = shape.steps * topk + 1
+    usual = shape.tokens if topk == shape.topk else shape.steps + 1 if topk == 1 else min(most, _TREE_TOKENS)
+    return Shape(shape.steps, topk, int(wanted.get(TOKENS, max(usual, shape.steps + 1))))
 
 
 def _brought(bring: str | None) -> str:

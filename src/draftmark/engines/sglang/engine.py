@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from draftmark.engines.address import host_in_url, port_number, sendable_key
-from draftmark.engines.sglang import arms, logs, refusals
+from draftmark.engines.sglang import arms, knobs, logs, refusals
 from draftmark.engines.sglang.flags import Parsed, first_argument, parse
 from draftmark.engines.sglang.hazards import hazards_of
 from draftmark.engines.sglang.versions import Find, Rules, facts, installed, rules_for
 from draftmark.errors import UsageError
-from draftmark.model import Arm, DrainFacts, Evidence, Fit, FitFigures, Refusal
+from draftmark.model import Arm, DrainFacts, Evidence, Fit, FitFigures, KnobSpec, Refusal
 from draftmark.ports import FitScene
 
 if TYPE_CHECKING:
@@ -77,6 +77,10 @@ class SGLang:
     def adaptive(self, command: Sequence[str]) -> Arm:
         """The command line's own adaptive arm, else one that starts at the middle of its candidates."""
         return arms.adaptive_arm(command, self.rules(command))
+
+    def knobs(self, command: Sequence[str]) -> tuple[KnobSpec, ...]:
+        """What `--knob` may vary in this version."""
+        return knobs.knobs_of(command, self.rules(command))
 
     def with_arm(self, command: Sequence[str], arm: Arm) -> tuple[str, ...]:
         """The command line of an arm."""

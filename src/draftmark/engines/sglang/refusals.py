@@ -167,7 +167,8 @@ class _Asked:
 def refusal(command: Sequence[str], arm: Arm, rules: Rules, *, bring: str | None = None) -> Refusal | None:
     """Why an arm need not be started; None when nothing speaks against it."""
     if arm.depth == 0:
-        return None
+        dead = [flag for flag, _ in arm.knobs if flag in (arms.TOPK, arms.TOKENS)]
+        return Refusal("dead-knob", f"{dead[0]} does nothing while nothing is drafted") if dead else None
     return of_written(arms.with_arm(command, arm, rules, bring=bring), arm, rules)
 
 
@@ -204,6 +205,22 @@ def _tree(asked: _Asked) -> Refusal | None:
     if asked.paged and named is not None and named not in ("flashinfer", "fa3", "triton"):
         return _refused(
             "speculative_eagle_topk > 1 with page_size > 1 is only supported on flashinfer, fa3, triton"
+        )
+    return None
+
+
+def _tree_size(asked: _Asked) -> Refusal | None:
+    """What an arm asks of its tree: no more than its branches have, and of a chain only what it has anyway."""
+    wanted = dict(asked.arm.knobs)
+    if arms.TOKENS not in wanted and arms.TOPK not in wanted:
+        return None
+    tokens, most = int(wanted.get(arms.TOKENS, asked.tokens)), asked.arm.depth * asked.topk + 1
+    if asked.topk < 1 or tokens > most:
+        what = f"depth {asked.arm.depth} with topk {asked.topk} has at most {most} tokens"
+        return Refusal("bad-tree", f"{arms.TOKENS} {tokens}: {what}")
+    if tokens < asked.arm.depth + 1 or (asked.topk == 1 and tokens != most):
+        return Refusal(
+            "bad-tree", f"{arms.TOKENS} {tokens}: a chain of depth {asked.arm.depth} has {asked.arm.depth + 1}"
         )
     return None
 
@@ -297,6 +314,7 @@ def _refused(words: str) -> Refusal:
 
 _RULES: tuple[Callable[[_Asked], Refusal | None], ...] = (
     _tree,
+    _tree_size,
     _ngram_pages,
     _parallel,
     _draft,
