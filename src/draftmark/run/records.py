@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from draftmark.model import Arm, Evidence, Fit, Refusal, RequestRecord, Trial, Workload
+from draftmark.model import Arm, Evidence, Fit, Knob, Refusal, RequestRecord, Trial, Workload
 
 T = TypeVar("T")
 
@@ -24,6 +24,10 @@ fits; no further slot is worth its start; the run is over."""
 
 INTERVENTION, ENDED_BY_OTHERS, ALTERED = "intervention", "ended-by-others", "altered"
 """Actions of somebody else: a trial was spoilt; the run was ended; the service's configuration was changed."""
+
+LEFT, OTHERS = "left", "others"
+"""Of a search of knobs: settings that are not started, since they do not fit or the engine refuses them; what other
+runs of the same study have measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +63,9 @@ class RunInfo:
         trees: Drafts branch, so that one depth's rounds do not tell another's.
         experts: Of a mixture: how many a layer has, and how many of them a token chooses; None where not known.
         cluster: Address of the cluster on whose nodes the trials run; None for a service of one host.
+        knobs: Searched beside the depth; what of them is asked for becomes an arm then.
+        budget: Restarts that may be spent on knobs.
+        study: Where the study of them is stored, without its password; None for the run directory.
     """
 
     schema: str = RUN_SCHEMA
@@ -86,6 +93,9 @@ class RunInfo:
     trees: bool = False
     experts: tuple[int, int] | None = None
     cluster: str | None = None
+    knobs: tuple[Knob, ...] = ()
+    budget: int = 0
+    study: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,18 +170,30 @@ def learned(info: RunInfo, actions: Sequence[Action]) -> RunInfo:
     arms = {arm.name: arm for arm in (info.baseline, *info.arms)}
     slots = {slot.number: slot for slot in info.schedule}
     for action in actions:
-        arm = arms.get(str(action.detail.get("arm")))
+        arm = arms.get(str(action.detail.get("arm"))) or setting(action.detail)
         if action.what == NEXT and action.trial is not None and arm is not None:
             slots[action.trial] = Slot(number=action.trial, round=int(action.detail.get("round", 1)), arm=arm)
         elif action.what == LOST and action.trial is not None:
             slots.pop(action.trial, None)
+            arms.setdefault(arm.name, arm)
+        elif action.what == LEFT and arm is not None:
+            refusal = Refusal(str(action.detail.get("code")), str(action.detail.get("because")))
+            info = replace(info, refused={**info.refused, arm.name: refusal})
+            arms.setdefault(arm.name, arm)
         elif action.what == FITTED:
             info = replace(
                 info,
                 fit=msgspec.convert(action.detail["fit"], Fit),
                 refused=msgspec.convert(action.detail["refused"], dict[str, Refusal]),
             )
-    return replace(info, schedule=tuple(slots[number] for number in sorted(slots)))
+    known = dict.fromkeys((*info.arms, *(arm for arm in arms.values() if arm != info.baseline)))
+    return replace(info, arms=tuple(known), schedule=tuple(slots[number] for number in sorted(slots)))
+
+
+def setting(detail: Mapping[str, Any]) -> Arm | None:
+    """An arm that stands in no plan: one that a search of knobs asked for; None where the action names none."""
+    knobs = detail.get("knobs")
+    return Arm(int(detail["depth"]), tuple((str(flag), str(value)) for flag, value in knobs)) if knobs else None
 
 
 def fitted(fit: Fit, refused: Mapping[str, Refusal]) -> dict[str, Any]:

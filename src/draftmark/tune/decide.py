@@ -19,7 +19,7 @@ from draftmark.tune.statistics import (
     sweep,
     t_quantile,
 )
-from draftmark.tune.verdicts import AxisDecision, Conclusion, Interval, Verdict, conclude, label, listed, load
+from draftmark.tune.verdicts import AxisDecision, Conclusion, Interval, Verdict, conclude, label, level_with, load
 
 __all__ = ["Conclusion", "Observation", "astray", "conclude", "decide", "joint_levels"]
 
@@ -124,6 +124,7 @@ def decide(
     tie_margin: float = 0.02,
     ceilings: Mapping[tuple[str, str], float] | None = None,
     labels: Mapping[str, str] | None = None,
+    first: Sequence[str] = (),
 ) -> tuple[AxisDecision, ...]:
     """Decide every axis, then `all@c` for each concurrency with more than one workload.
 
@@ -135,7 +136,9 @@ def decide(
             that is known: with speculation off as baseline, output tokens per target pass. A pass that verifies
             drafts is not cheaper than one that does not, so a figure above it is the machine's drift and no gain.
         labels: What people call the arms, by name.
+        first: Arms that go before all others where they are ties: the choice of a search of knobs.
     """
+    ranks = {arm: rank for rank, arm in enumerate(first, start=-len(first))}
     depths = {o.arm: o.depth for o in observations}
     axes = _axes(observations)
     bad = _astray(axes, baseline)
@@ -147,7 +150,7 @@ def decide(
         void = next(iter(bad.values()))
     rules = _Rules(
         baseline=baseline,
-        order=tuple(sorted(depths, key=lambda arm: (depths[arm], arm))),
+        order=tuple(sorted(depths, key=lambda arm: (ranks.get(arm, 0), depths[arm], arm))),
         margin=tie_margin,
         comparisons=sum(len({p.arm for p in a.points} - {baseline}) for a in axes),
         void=void,
@@ -459,7 +462,7 @@ def _verdict(
     if better:
         choice = next((arm for arm in ties if arm in better), better[0])
         level = [rules.label(arm) for arm in ties if arm != choice]
-        also = f"; {listed(level)} {'is' if len(level) == 1 else 'are'} level with it" if level else ""
+        also = f"; {level_with(level)}" if level else ""
         return Verdict.BETTER, choice, f"{rules.label(choice)} is {ratios[choice]} the baseline {where}{also}"
     if all(rules.cannot_gain(axis.axis, arm) for arm in ratios):
         most = max(rules.ceilings[axis.axis, arm] for arm in ratios)

@@ -62,6 +62,17 @@ class Forecasts:
         ratio = forecast.ratio(arm.depth, self.told.info.baseline.depth, concurrency)
         return f"{ratio.mean:.2f}x ({ratio.low:.2f}\u2013{ratio.high:.2f}) by forecast"
 
+    def knobs(self) -> list[dict[str, Any]] | None:
+        """Of each knob that was searched: whether it matters and how much; None of a run without knobs."""
+        if self.told is None or not self.told.info.knobs:
+            return None
+        run = self.told.knobs(self.search)
+        return [] if run is None else run.document()
+
+    def preferred(self) -> tuple[str, ...]:
+        """Names of arms that go first among ties."""
+        return () if self.told is None else self.told.preferred()
+
     def steps(self) -> list[dict[str, Any]]:
         """Each trial that was asked for: why, what was expected, what it showed."""
         told = self.told
@@ -97,6 +108,7 @@ def asked_for(step: Next) -> dict[str, object]:
         return {"because": step.because}
     return {
         "arm": step.slot.arm.name,
+        **({"depth": step.slot.arm.depth, "knobs": step.slot.arm.knobs} if step.slot.arm.knobs else {}),
         "round": step.slot.round,
         "because": step.because,
         "predicted": {

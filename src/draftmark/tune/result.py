@@ -40,16 +40,17 @@ def derive(record: RunRecord) -> dict[str, Any]:
     seen = observations(trials, measured, info, steady)
     crowd = by_node.Crowd.of(record, seen)
     labels = {arm.name: arm.label for arm in info.arms}
+    forecasts = Forecasts.of(record)
     decisions = decide(
         seen,
         baseline=info.baseline.name,
         tie_margin=info.tie_margin,
         ceilings=ceilings(info, trials, measured),
         labels=labels,
+        first=forecasts.preferred(),
     )
     conclusion = conclude(decisions, baseline=info.baseline.name, labels=labels)
     end = next((a for a in reversed(record.actions) if a.what == FINISH), None)
-    forecasts = Forecasts.of(record)
     missing = _missing(record)
     complete = end is not None and not missing
     return {
@@ -107,6 +108,7 @@ def derive(record: RunRecord) -> dict[str, Any]:
         "cluster": info.cluster,
         "nodes": crowd.document(),
         "steps": forecasts.steps(),
+        **({} if (knobs := forecasts.knobs()) is None else {"knobs": knobs}),
         "stop": stopped(record.actions),
         "trials": [
             {**_trial(r.trial, info, measured[r.trial.number]), "why": deaths.told(r)} for r in record.trials

@@ -11,9 +11,22 @@ from draftmark.errors import BusyError, DraftmarkError, FailedError, RefusedErro
 from draftmark.model import Arm, Foreign, Hand, Trial, TrialStatus
 from draftmark.ports import Clock
 from draftmark.run.directory import RunDirectory
-from draftmark.run.records import ALTERED, ENDED_BY_OTHERS, ENOUGH, FINISH, FITTED, NEXT, Action, RunRecord, Slot
+from draftmark.run.records import (
+    ALTERED,
+    ENDED_BY_OTHERS,
+    ENOUGH,
+    FINISH,
+    FITTED,
+    LEFT,
+    NEXT,
+    Action,
+    RunRecord,
+    Slot,
+)
 from draftmark.tune.closing import Ends
 from draftmark.tune.disturbance import FOREIGN
+from draftmark.tune.knobs.run import Vet
+from draftmark.tune.knobs.sharing import KnobStudy, share
 from draftmark.tune.meddling import altered
 from draftmark.tune.predicted import asked_for
 from draftmark.tune.startup import InterventionError
@@ -77,6 +90,8 @@ class Sweep:
         live: What runs already may be measured without a restart, before the first and after the last.
         learn: From the log of the baseline's own start to what fits, as the detail of an action; None for nothing.
         tell: Told why each trial that was asked for is worth its start.
+        vet: Why a setting of knobs cannot be started; None where nothing speaks against it.
+        study: Keeps what was tried of the knobs, for people and for other runs; None without knobs.
     """
 
     directory: RunDirectory
@@ -89,6 +104,8 @@ class Sweep:
     live: bool = False
     learn: Callable[[Path], dict[str, object] | None] = _learn_nothing
     tell: Callable[[str], None] = _silent
+    vet: Vet | None = None
+    study: KnobStudy | None = None
 
     def run(self) -> None:
         """Run all that is left, and leave the service as it was, or with what is kept.
@@ -100,7 +117,7 @@ class Sweep:
         """
         record = self.directory.load()
         _must_be_one_service(record)
-        step = steer(record)
+        step = self._steer()
         if step.slot is None and any(action.what == FINISH for action in record.actions):
             return  # nothing is done, so nothing is written
         past = [r.trial for r in record.trials if not baseline_failed(r.trial, record)]
@@ -129,6 +146,17 @@ class Sweep:
         if kept is None and last is not None:
             self._close(last)
         self.journal.write(FINISH, detail={"restored": kept is None, "kept": kept.name if kept else None})
+
+    def _steer(self) -> Next:
+        """What comes next; what was found not to start on the way is kept, and the study told of what was tried."""
+        record = self.directory.load()
+        if not any(action.what == FINISH for action in record.actions):
+            share(self.study, record, self.journal.write)
+        step = steer(self.directory.load(), self.vet)
+        for arm, refusal in step.left.items():
+            detail: dict[str, object] = {"arm": arm.name, "depth": arm.depth, "knobs": arm.knobs}
+            self.journal.write(LEFT, detail={**detail, "code": refusal.code, "because": refusal.because})
+        return step
 
     def _put_back(self, stay: _Stay, *, hurry: bool) -> None:
         began = self.ends.clock.monotonic()
@@ -196,7 +224,7 @@ class Sweep:
                     "give-up", slot.number, {"because": f"{_HOPELESS} trials in a row were disturbed"}
                 )
                 return None
-            step = steer(self.directory.load())
+            step = self._steer()
         self._enough(step)
         return None
 
@@ -209,7 +237,7 @@ class Sweep:
         """The service as it was found serves again: measured once more, as it runs."""
         trial = self._one(last, None, in_place=True)
         self.after(trial)
-        self._enough(steer(self.directory.load()))
+        self._enough(self._steer())
 
     def _enough(self, step: Next) -> None:
         if step.because:
@@ -278,6 +306,7 @@ class Sweep:
         if step.asked:
             self.journal.write(NEXT, slot.number, asked_for(step))
             self.tell(step.because)
+            share(self.study, self.directory.load(), self.journal.write, running=slot)
         writer = self.directory.trial(f"{slot.number:02d}-{slot.arm.name}")
         return self.trials.run(slot, writer, baseline_start_s=baseline_start_s, in_place=in_place)
 

@@ -10,12 +10,14 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from draftmark.model import Arm, Trial, TrialStatus
+from draftmark.model import Arm, Refusal, Trial, TrialStatus
 from draftmark.run.records import ENOUGH, FINISH, FORECAST, Action, RunRecord, Slot
 from draftmark.tune.acceptance_model import AcceptanceEvidence, from_measurement
 from draftmark.tune.capacity import limits_of_arm
 from draftmark.tune.decide import Conclusion, Observation, conclude, decide, joint_levels
 from draftmark.tune.forecast import Figure, Seen
+from draftmark.tune.knobs.run import KnobRun, Vet
+from draftmark.tune.knobs.space import Space
 from draftmark.tune.observing import Measured, ceilings, measurements, observations, pooled, steady_axes
 from draftmark.tune.search import Candidate, Problem, Search
 
@@ -34,6 +36,7 @@ class Next:
         predicted: Tokens per second by concurrency, forecast before the trial.
         closing: The baseline for the last time: nothing is started after it.
         asked: It was asked for, and stands in no schedule yet.
+        left: Settings of knobs that were found not to start, on the way to this one.
     """
 
     slot: Slot | None
@@ -41,11 +44,17 @@ class Next:
     predicted: Mapping[int, Figure] = field(default_factory=dict)
     closing: bool = False
     asked: bool = True
+    left: Mapping[Arm, Refusal] = field(default_factory=dict)
 
 
-def steer(record: RunRecord) -> Next:
-    """The next trial of a run."""
-    return _asked(record) if record.info.search == FORECAST else _scheduled(record)
+def steer(record: RunRecord, vet: Vet | None = None) -> Next:
+    """The next trial of a run.
+
+    Args:
+        record: All of it.
+        vet: Why a setting of knobs cannot be started; None to take them all as they come.
+    """
+    return _asked(record, vet) if record.info.search == FORECAST else _scheduled(record)
 
 
 def baseline_failed(trial: Trial, record: RunRecord) -> bool:
@@ -69,10 +78,10 @@ def _scheduled(record: RunRecord) -> Next:
     return Next(slot=next(left, None), asked=False)
 
 
-def _asked(record: RunRecord) -> Next:
+def _asked(record: RunRecord, vet: Vet | None) -> Next:
     if any(action.what == FINISH for action in record.actions):
         return Next(slot=None, because="the run is over")
-    return Told(record).next()
+    return Told(record).next(vet)
 
 
 class Told:
@@ -88,6 +97,7 @@ class Told:
         )
         self._levels = joint_levels(self.observations)
         deciding = {min(self.info.concurrency), max(self.info.concurrency)}
+        self._knobs: KnobRun | None = None
         self.usable = [t for t in self.trials if all(t.number in self._levels.get(c, {}) for c in deciding)]
 
     # --- the search -----------------------------------------------------------------------------------------
@@ -127,10 +137,10 @@ class Told:
         running = limits_of_arm(arm, self.trials).max_running_requests
         if running is None and fit is not None:
             running = fit.figures.max_running_requests
-        refused = refusal.because if refusal is not None else self._spoilt(arm)
+        refused = refusal.because if refusal is not None else self.spoilt(arm)
         return Candidate(depth=arm.depth, refused=refused, running=running)
 
-    def _spoilt(self, arm: Arm) -> str | None:
+    def spoilt(self, arm: Arm) -> str | None:
         """Why an arm that was started and has no figures is not started again."""
         own = [t for t in self.trials if t.arm == arm]
         if arm == self.info.baseline or any(t in self.usable for t in own) or not own:
@@ -159,7 +169,21 @@ class Told:
 
     # --- the next trial -------------------------------------------------------------------------------------
 
-    def next(self) -> Next:
+    def knobs(self, search: Search | None) -> KnobRun | None:
+        """The search of knobs as it stands; None where there are none, or no figures yet to hold them against."""
+        if not self.info.knobs or search is None:
+            return None
+        if self._knobs is None:
+            at = self.knob_depth
+            self._knobs = KnobRun.of(self, search.choice().depth if at is None else at)
+        return self._knobs
+
+    @property
+    def knob_depth(self) -> int | None:
+        """Depth at which knobs are searched; None before the first was asked for."""
+        return next((s.arm.depth for s in self.info.schedule if s.arm.knobs and self._searched(s.arm)), None)
+
+    def next(self, vet: Vet | None = None) -> Next:
         """What is worth a start now."""
         base = self.info.baseline
         search = self.search()
@@ -170,6 +194,8 @@ class Told:
             return self._slot(base, f"{base.label} first: what runs today")
         if self._ending:
             return self._end(search, "stop")
+        if self.knob_depth is not None and (knobs := self.knobs(search)) is not None:
+            return self._setting(search, knobs, vet)  # depths are settled
         step = search.ask()
         depth = step.depth
         if depth is None and len(search.measured) == 1 and search.open:
@@ -183,9 +209,22 @@ class Told:
             )
             return self._slot(Arm(depth), because, predicted=predicted)
         for arm in self.info.arms:
-            if arm.knobs and arm.name not in self.info.refused and self._open(arm):
+            if arm.knobs and not self._searched(arm) and arm.name not in self.info.refused and self._open(arm):
                 return self._slot(arm, f"{arm.label} next: what the engine chooses cannot be forecast")
-        return self._end(search, step.because)
+        knobs = self.knobs(search)
+        return self._end(search, step.because) if knobs is None else self._setting(search, knobs, vet)
+
+    def _setting(self, search: Search, knobs: KnobRun, vet: Vet | None) -> Next:
+        """The next setting of the knobs, at the depth that was chosen."""
+        step = knobs.ask(vet)
+        if step.point is None:
+            return dataclasses.replace(self._end(search, step.because), left=knobs.left)
+        found = self._slot(knobs.arm(step.point), step.because, predicted=knobs.predicted(step))
+        return dataclasses.replace(found, left=knobs.left)
+
+    def _searched(self, arm: Arm) -> bool:
+        """Whether a search of knobs asks for it, and not the plan."""
+        return bool(self.info.knobs) and Space(self.info.knobs).point(arm) is not None
 
     @property
     def _ending(self) -> bool:
@@ -196,7 +235,7 @@ class Told:
     def _open(self, arm: Arm) -> bool:
         own = [t for t in self.trials if t.arm == arm]
         dead = any(t.status is TrialStatus.DID_NOT_START for t in own)
-        return not dead and not any(t in self.usable for t in own) and self._spoilt(arm) is None
+        return not dead and not any(t in self.usable for t in own) and self.spoilt(arm) is None
 
     def _end(self, search: Search, stop: str) -> Next:
         """Repeats, where the verdict is too wide to call, and the baseline once more."""
@@ -214,7 +253,9 @@ class Told:
         repeats = sum(t.arm != base and t.round > 1 for t in self.trials)
         repeat = doubtful is not None and repeats < self.info.rounds - 1
         if doubtful is not None and repeat and (closed or (not repeats and not after)):
-            return self._slot(doubtful, f"{doubtful.label} again: {self._figure(doubtful)}, too wide to call")
+            lucky = doubtful == self._lucky(search)
+            doubt = "the best of many may only have been lucky" if lucky else "too wide to call"
+            return self._slot(doubtful, f"{doubtful.label} again: {self._figure(doubtful)}, {doubt}")
         if closed:
             return Next(slot=None, because=stop if settled else "stop: as often measured as --rounds allows")
         return self._slot(base, f"{base.label} again: has the machine changed?", closing=not repeat)
@@ -230,6 +271,12 @@ class Told:
 
     # --- the verdict ----------------------------------------------------------------------------------------
 
+    def preferred(self) -> tuple[str, ...]:
+        """Names of the arms that a search of knobs prefers among ties, its choice first; none if it changes none."""
+        knobs = self.knobs(self.search())
+        arms = () if knobs is None else knobs.preferred()
+        return tuple(arm.name for arm in arms) if arms and arms[0].knobs else ()
+
     def _concluded(self, seen: Sequence[Observation]) -> Conclusion:
         labels = {arm.name: arm.label for arm in self.info.arms}
         decisions = decide(
@@ -238,6 +285,7 @@ class Told:
             tie_margin=self.info.tie_margin,
             ceilings=ceilings(self.info, self.trials, self.measured),
             labels=labels,
+            first=self.preferred(),
         )
         return conclude(decisions, baseline=self.info.baseline.name, labels=labels)
 
@@ -260,6 +308,9 @@ class Told:
         A verdict is also in doubt where the shallowest of its ties looks worse than the best of them by far more
         than the margin.
         """
+        lucky = self._lucky(search)
+        if lucky is not None:
+            return lucky
         conclusion = self._concluded(seen)
         if conclusion.inconclusive:
             return self._undecided(search)
@@ -271,10 +322,19 @@ class Told:
         doubt = self._ratio(best) > self._ratio(chosen) * (1.0 + _DOUBT * self.info.tie_margin)
         return best if doubt else None
 
+    def _lucky(self, search: Search) -> Arm | None:
+        """The best of many settings of knobs that was started once: it may only have been lucky."""
+        knobs = self.knobs(search)
+        chosen = None if knobs is None else knobs.preferred()[0]
+        if chosen is None or not chosen.knobs:
+            return None
+        return chosen if sum(t.arm == chosen for t in self.usable) == 1 else None
+
     def _undecided(self, search: Search) -> Arm:
         """The arm on which the verdict hangs: what the search would choose, else the fastest but the baseline."""
         base = self.info.baseline
-        chosen = Arm(search.choice().depth)
+        knobs = self.knobs(search)
+        chosen = Arm(search.choice().depth) if knobs is None else knobs.preferred()[0]
         if chosen != base:
             return chosen
         return max((t.arm for t in self.usable if t.arm != base), key=lambda arm: (self._ratio(arm), -arm.depth))

@@ -144,6 +144,13 @@ def load(concurrency: int) -> str:
     return "for a single request" if concurrency == 1 else f"with {concurrency} requests at once"
 
 
+def level_with(labels: Sequence[str]) -> str:
+    """`depth 5 is level with it`; of many settings of knobs how many there are, since their labels fill a page."""
+    if len(labels) > _NAMED and any("," in each for each in labels):
+        return f"{len(labels)} others are level with it"
+    return f"{listed(labels)} {'is' if len(labels) == 1 else 'are'} level with it"
+
+
 def listed(words: Sequence[str]) -> str:
     """`a`, `a and b`, `a, b and c`."""
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
@@ -151,6 +158,7 @@ def listed(words: Sequence[str]) -> str:
 
 # --- the conclusion ---------------------------------------------------------------------------------------
 
+_NAMED = 3  # settings of knobs
 LENGTH = 300  # characters; a longer verdict is not read
 
 
@@ -290,7 +298,7 @@ def _changed(case: _Case, chosen: str, by: AxisDecision) -> tuple[str, list[str]
     if chosen not in by.ties:
         parts += _passed_over(case, by)
     elif level:
-        parts.append(f"{listed(level)} {'is' if len(level) == 1 else 'are'} level with it")
+        parts.append(level_with(level))
     parts += _by_workload(case, chosen, by)
     for other in case.both:
         if other is not by:

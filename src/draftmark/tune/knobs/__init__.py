@@ -1,0 +1,1 @@
+"""Searching further flags beside the depth."""

@@ -1,0 +1,159 @@
+"""The search of knobs against figures that a test owns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from random import Random
+
+import pytest
+from bench.search.knob_methods import KnobTrials, draftmark
+from bench.search.knob_surfaces import draw_knobs
+
+from draftmark.model import Knob
+from draftmark.tune.knobs.search import KnobProblem, KnobSearch
+from draftmark.tune.knobs.space import Point, Space
+
+SPACE = Space(
+    (
+        Knob(name="mem", flag="--mem", levels=tuple(f"0.{n}" for n in range(80, 93)), runs=5),
+        Knob(name="slots", flag="--slots", levels=("16", "32", "64", "128", None), runs=4),
+        Knob(name="kind", flag="--kind", levels=("fa3", "triton"), runs=0, ordered=False),
+    )
+)
+Truth = Callable[[Point], tuple[float, ...]]
+
+
+def hump(point: Point) -> tuple[float, float]:
+    """The first knob is best at its eleventh value under load, the others do nothing."""
+    return 100.0, 900.0 * math.exp(-0.01 * (point[0] - 10) ** 2)
+
+
+def told(
+    truth: Truth, *, noise: float = 0.01, budget: int = 15, **more: Callable[[Point], str | None]
+) -> KnobSearch:
+    """A search that has gone on until it was enough."""
+    axes = len(truth(SPACE.base))
+    search = KnobSearch(KnobProblem(space=SPACE, axes=axes, budget=budget))
+
+    def shown(point: Point) -> list[float]:
+        rng = Random(f"{point}")
+        return [value * math.exp(rng.gauss(0.0, noise)) for value in truth(point)]
+
+    search.tell(SPACE.base, shown(SPACE.base))
+    while (step := search.ask(more.get("admits"))).point is not None:
+        because = more["fails"](step.point) if "fails" in more else None
+        if because is not None:
+            search.fail(step.point, because)
+        else:
+            search.tell(step.point, shown(step.point))
+    return search
+
+
+def test_the_best_value_is_found_and_the_other_knobs_cost_no_further_restart() -> None:
+    search = told(hump)
+    choice = search.choice()
+    assert abs(choice.point[0] - 10) <= 2
+    assert choice.point[1:] == SPACE.base[1:]
+    mem, slots, kind = search.effects()
+    assert (mem.dropped, slots.dropped, kind.dropped) == (False, True, True)
+    assert mem.matters is not None
+    assert mem.matters > 0.9
+    assert mem.ratios[1].low <= math.exp(0.25) <= mem.ratios[1].high or mem.level != 10
+    moved = [p for p in search.measured if p[1:] != SPACE.base[1:]]
+    assert all(p[0] == SPACE.base[0] for p in moved)  # in screening alone
+    assert search.restarts <= 9
+
+
+def test_screening_tries_each_knob_alone_at_its_ends() -> None:
+    search = told(hump, budget=5)
+    assert search.measured[1:] == ((0, 4, 0), (12, 4, 0), (5, 0, 0), (5, 3, 0), (5, 4, 1))
+    assert search.ask().because.startswith("stop: 5 restarts are spent")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_where_no_knob_matters_nothing_is_tried_after_screening(seed: int) -> None:
+    truth = Random(seed)
+    level = {p: (truth.gauss(100, 0.3), truth.gauss(900, 2)) for p in SPACE.points(range(3))}
+    search = told(lambda point: level[point])
+    assert search.restarts <= 7
+    assert search.choice().point == SPACE.base
+
+
+def test_what_does_not_fit_is_never_asked_for_and_its_neighbour_is_tried_instead() -> None:
+    def admits(point: Point) -> str | None:
+        return "does not fit" if point[0] > 9 else None
+
+    search = told(hump, admits=admits)
+    assert all(p[0] <= 9 for p in search.measured)
+    assert (9, 4, 0) in search.measured
+    assert search.refused[12, 4, 0] == "does not fit"
+    assert search.choice().point[0] >= 8
+
+
+def test_one_that_did_not_start_takes_what_is_farther_out_with_it() -> None:
+    failed: list[Point] = []
+
+    def fails(point: Point) -> str | None:
+        if point[0] >= 11:
+            failed.append(point)
+            return "out of memory"
+        return None
+
+    search = told(hump, fails=fails)
+    assert failed[0] == (12, 4, 0)
+    assert all(p[0] < 12 for p in failed[1:])
+    assert len(failed) <= 2
+    assert search.choice().point[0] <= 10
+
+
+def test_latency_counts_unless_throughput_is_lost_by_it() -> None:
+    def torn(point: Point) -> tuple[float, float]:
+        return 100.0 * 1.5 ** (point[0] / 12), 900.0 * (1.0 if point[0] <= 8 else 0.7)
+
+    search = told(torn)
+    low, high = torn(search.choice().point)
+    assert low > 115.0
+    assert high == 900.0
+
+
+def test_one_concurrency_is_one_axis() -> None:
+    search = told(lambda point: (hump(point)[1],))
+    assert len(search.choice().ratios) == 1
+    assert abs(search.choice().point[0] - 10) <= 2
+
+
+def test_the_same_answers_give_the_same_questions() -> None:
+    assert told(hump).measured == told(hump).measured
+
+
+def test_what_runs_has_to_be_told_first() -> None:
+    search = KnobSearch(KnobProblem(space=SPACE))
+    search.tell((0, 0, 0), (1.0, 1.0))
+    with pytest.raises(ValueError, match="first"):
+        search.choice()
+
+
+def test_drawn_surfaces_repeat_and_their_best_has_no_regret() -> None:
+    surface, again = draw_knobs(31), draw_knobs(31)
+    assert surface.truth == again.truth
+    assert surface.fits(surface.space.base)
+    assert min(surface.regret(point) for point in surface.truth) == 0.0
+    still = [i for i in range(5) if i not in surface.matter]
+    for i in still:
+        point = surface.space.with_level(i, surface.space.knobs[i].probes[0])
+        if surface.fits(point):
+            assert surface.truth[point] == pytest.approx((1.0, 1.0), abs=0.006)
+
+
+@pytest.mark.slow
+def test_five_knobs_of_which_two_matter() -> None:
+    """A sample of what `python -m bench.search knobs` shows of fifty."""
+    near = 0
+    for seed in range(2000, 2006):
+        trials = KnobTrials(draw_knobs(seed))
+        chosen = draftmark(trials)
+        assert trials.restarts <= 15
+        assert not trials.misfits
+        near += trials.surface.regret(chosen) <= 0.05
+    assert near >= 5
