@@ -3,6 +3,8 @@
 Draws surfaces (`bench.search.surfaces` says how), lets every method search them, and prints the table of
 docs/search.md. The search was built on seeds from 1000 to 9999; the ones here begin at 500000.
 
+`python -m bench.search knobs` is that of docs/knobs.md: five knobs of which two matter (bench/search/knobs.py).
+
 Optuna's samplers take part with `--optuna`, alone: it may live in an environment of its own (with torch, for its
 Gaussian process). `--keep FILE` writes what a run found, `--beside FILE` puts it into the table of another.
 """
@@ -11,10 +13,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
+from bench.search import knobs
 from bench.search.methods import METHODS, OPTUNA, Trials
 from bench.search.picture import Outcome, drawn, table
 from bench.search.surfaces import Surface, draw, regret
@@ -55,4 +59,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:2] == ["knobs"]:
+        knobs.main(sys.argv[2:])
+    else:
+        main()
