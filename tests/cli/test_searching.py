@@ -37,8 +37,10 @@ class Target:
     may_run: bool = False
 
 
-def asked(search: str | None = None, rounds: int | None = None) -> argparse.Namespace:
-    return argparse.Namespace(search=search, rounds=rounds)
+def asked(
+    search: str | None = None, rounds: int | None = None, knob: tuple[str, ...] | None = None
+) -> argparse.Namespace:
+    return argparse.Namespace(search=search, rounds=rounds, knob=knob)
 
 
 def of(target: Target, args: argparse.Namespace, baseline: Arm = Arm(0)) -> str:  # noqa: B008 - frozen
@@ -61,6 +63,7 @@ NGRAMS = Target(LlamaCpp(), (*LLAMA, "ngram-simple"))
         (Target(DRAFTED.engine, DRAFTED.command, may_run=True), asked(), "forecast"),
         (Target(NGRAMS.engine, NGRAMS.command, may_run=True), asked(), "grid"),
         (NGRAMS, asked("forecast"), "forecast"),
+        (DRAFTED, asked(knob=("batch=64..512",)), "forecast"),
     ],
 )
 def test_which_way(target: Target, args: argparse.Namespace, way: str) -> None:

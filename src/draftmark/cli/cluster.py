@@ -170,6 +170,12 @@ def _refuse(args: argparse.Namespace) -> None:
             evidence=("--search forecast --cluster",),
             next_step="leave --search out: every arm is started, in rounds, over all nodes",
         )
+    if getattr(args, "knob", None):
+        raise UsageError(
+            "a search of knobs asks for one start after the other, a cluster runs many at once",
+            evidence=("--knob --cluster",),
+            next_step="leave one of them out",
+        )
 
 
 def _looked(args: argparse.Namespace, target: CommandTarget, cluster: Cluster, log: Path) -> Field:

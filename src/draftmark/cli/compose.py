@@ -119,6 +119,8 @@ def arms(args: argparse.Namespace, chosen: Target) -> tuple[Arm, tuple[Arm, ...]
     engine, command = chosen.engine, chosen.command
     baseline = engine.arm(command)
     text = args.depth
+    if text is None and args.knob:
+        return baseline, (baseline,)
     if text is None:
         if chosen.embedded:
             text = _EMBEDDED_DEPTHS

@@ -203,6 +203,22 @@ def sweep(parser: argparse.ArgumentParser) -> None:
         "(default: off,4,8,16,32 for n-gram drafting, off,1..6,8 for a draft model; embedded: off,4,8,16)",
     )
     group.add_argument(
+        "--knob",
+        action="append",
+        metavar="NAME=RANGE",
+        help="search a further flag at the best depth, such as mem-fraction=0.80..0.92 or "
+        "attention-backend=fa3,triton; again for each (docs/knobs.md); without --depth the depth stays as it is",
+    )
+    group.add_argument(
+        "--knob-restarts", type=whole(_ROUNDS), metavar="N", help="most restarts spent on knobs (default 15)"
+    )
+    group.add_argument(
+        "--study",
+        metavar="URL",
+        help="where Optuna keeps what was tried of the knobs, for its dashboard and for other runs: "
+        "sqlite:////… or postgresql://… (default: study.db in the run directory)",
+    )
+    group.add_argument(
         "--search",
         choices=("forecast", "grid"),
         help="forecast: after each start say what is worth the next, and stop when nothing is; grid: every arm, "

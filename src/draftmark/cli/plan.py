@@ -8,11 +8,13 @@ from typing import Any, cast
 
 from draftmark.cli import cluster, gpus, load_options, options, roofline
 from draftmark.cli.cluster import Field
+from draftmark.cli.knobs import Vetting
 from draftmark.cli.output import print_json, result_console
 from draftmark.cli.planning import Planned, planned
-from draftmark.model import Arm
+from draftmark.model import Arm, Refusal
 from draftmark.run.records import FORECAST
 from draftmark.tune.fitting import arm_document
+from draftmark.tune.knobs.space import Space
 from draftmark.tune.lanes import makespan
 from draftmark.tune.plan import expected_minutes, expected_restarts, forecast_trials
 
@@ -82,6 +84,7 @@ def describe(work: Planned, field: Field | None = None) -> dict[str, Any]:
         "workloads": [w.name for w in info.workloads],
         "load_from": work.target.load_from if work.target.may_run else None,
         "search": info.search,
+        **({"knobs": _knobs(work), "knob_restarts_most": info.budget} if info.knobs else {}),
         "restarts": max(trials - spared, 0),
         "restarts_most": max(most - spared, 0),
         "minutes": round(expected_minutes(start_s, measure_s, stop_s, busiest if field else trials), 1),
@@ -107,7 +110,48 @@ def _trials(work: Planned) -> tuple[int, int]:
     if info.search != FORECAST:
         return expected_restarts(info.schedule), expected_restarts(info.schedule)
     others = [arm for arm in info.arms if arm != info.baseline and arm.name not in info.refused]
-    return forecast_trials(len(others), info.rounds)
+    least, most = forecast_trials(len(others), info.rounds)
+    if not info.knobs:
+        return least, most
+    ends = sum(len(knob.probes) for knob in info.knobs)
+    if not others:
+        # The baseline again, and the choice once more with the baseline after it.
+        least, most = (3 if info.rounds > 1 else 2), 2 * info.rounds
+    return least + min(ends + 3, info.budget), most + info.budget
+
+
+def _knobs(work: Planned) -> list[dict[str, Any]]:
+    """Of each knob what is tried alone at first, at the depth that runs today, with its flags."""
+    info, space = work.info, Space(work.info.knobs)
+    vetting = Vetting(work.target, info.baseline)
+    sources = {spec.name: spec.source for spec in work.target.engine.knobs(work.target.command)}
+    found = []
+    for i, knob in enumerate(info.knobs):
+        arms = [space.arm(space.with_level(i, level), info.baseline.depth) for level in knob.probes]
+        found.append(
+            {
+                "knob": knob.name,
+                "flag": knob.flag,
+                "values": [value for value in knob.levels if value is not None],
+                "runs": knob.levels[knob.runs],
+                "source": sources.get(knob.name),
+                "first": [_setting(work, arm, vetting.refusal(arm)) for arm in arms],
+            }
+        )
+    return found
+
+
+def _setting(work: Planned, arm: Arm, refusal: Refusal | None) -> dict[str, Any]:
+    hide = work.target.redactor.command
+    return {
+        "arm": arm.name,
+        "label": arm.label,
+        "verdict": "refused" if refusal else "start",
+        "because": refusal.because if refusal else None,
+        "command_diff": []
+        if refusal
+        else _difference(hide(work.target.command), hide(work.target.engine.with_arm(work.target.command, arm))),
+    }
 
 
 def _roofline(work: Planned, args: argparse.Namespace) -> dict[str, Any] | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from draftmark import __version__
-from draftmark.cli import compose, gpus, load_sizes
+from draftmark.cli import compose, gpus, knobs, load_sizes
 from draftmark.cli.engines import api_of
 from draftmark.cli.fitting import predicted
 from draftmark.cli.load_conflicts import refuse_random_tokens
@@ -118,6 +118,7 @@ def planned(args: argparse.Namespace, field: Field | None = None) -> Planned:
             next_step="name other depths with --depth, or lower the drafting method's minimum in the command line",
         )
     search = search_of(args, target, baseline) if field is None else GRID
+    space = knobs.space_of(args, target)
     rounds = compose.rounds(args, embedded=demo, forecast=search == FORECAST)
     command = target.redactor.command(target.command)
     info = RunInfo(
@@ -152,6 +153,9 @@ def planned(args: argparse.Namespace, field: Field | None = None) -> Planned:
         experts=experts_of(target, arms) if search == FORECAST else None,
         notes=tuple(notes),
         fit=fits,
+        knobs=space.knobs,
+        budget=knobs.budget(args) if space.knobs else 0,
+        study=knobs.shown_study(args),
         cwd=None if demo or target.may_run else os.getcwd(),  # noqa: PTH109 - as the user sees it
         cluster=None if field is None else args.cluster,
     )

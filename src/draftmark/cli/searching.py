@@ -27,6 +27,8 @@ def search_of(args: argparse.Namespace, target: Target, baseline: Arm) -> str:
         UsageError: A forecast is asked for, and the service itself varies its depth.
     """
     asked = args.search
+    if args.knob:
+        return _with_knobs(args, baseline)
     if asked == FORECAST and baseline.knobs:
         raise UsageError(
             "a forecast needs a fixed depth to start from",
@@ -38,6 +40,22 @@ def search_of(args: argparse.Namespace, target: Target, baseline: Arm) -> str:
     dear = target.may_run or target.engine.name == "sglang"
     unfit = bool(baseline.knobs) or _method(target).startswith("ngram")
     return FORECAST if dear and args.rounds is None and not unfit else GRID
+
+
+def _with_knobs(args: argparse.Namespace, baseline: Arm) -> str:
+    """Each setting is asked for by what was seen: a grid of knobs is never run."""
+    if args.search == GRID:
+        raise UsageError(
+            "--search grid and --knob exclude each other",
+            next_step="leave --search out; settings are asked for one after the other",
+        )
+    if baseline.knobs:
+        raise UsageError(
+            "--knob needs a fixed depth to start from",
+            evidence=(f"the service as it is: {baseline.label}",),
+            next_step="give it a fixed depth, or leave --knob out",
+        )
+    return FORECAST
 
 
 def trees_of(target: Target, arms: tuple[Arm, ...]) -> bool:

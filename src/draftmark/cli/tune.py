@@ -11,20 +11,21 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from draftmark.cli import again, cluster, cluster_run, compose, hosts, load_options, load_sizes, options, surface
+from draftmark.cli import again, cluster, cluster_run, compose, hosts, knobs, load_options, load_sizes, options, surface
 from draftmark.cli.inconclusive import next_step
 from draftmark.cli.output import progress_console
 from draftmark.cli.planning import Planned, planned
 from draftmark.cli.progress import RunProgress
 from draftmark.cli.reporting import rederive, show, write_reports
 from draftmark.cli.searching import learned_from
-from draftmark.errors import DraftmarkError, Interrupted, RefusedError, StorageError, UsageError
+from draftmark.errors import BadInputError, DraftmarkError, Interrupted, RefusedError, StorageError, UsageError
 from draftmark.load.client import run_closed_loop
 from draftmark.model import Arm, Trial
 from draftmark.run.directory import RunDirectory
 from draftmark.run.lock import exclusive
 from draftmark.run.records import FORECAST, RunInfo
 from draftmark.service.host import SystemClock, listener_at
+from draftmark.tune.knobs.sharing import KnobStudy
 from draftmark.tune.measuring import Limits
 from draftmark.tune.runner import Journal, Sweep
 from draftmark.tune.startup import refuse_taken
@@ -34,6 +35,8 @@ _START_S = 600.0
 # What a run fixes at its beginning; giving it again with --resume would be ignored.
 _FIXED = (
     "depth",
+    "knob",
+    "knob_restarts",
     "search",
     "rounds",
     "concurrency",
@@ -80,12 +83,13 @@ def run(args: argparse.Namespace) -> int:
         _same_cluster(args, before)
     with cluster.opened(args) as field:
         work = planned(args, field) if before is None else _resumed(args, before.info)
+        knobs.needs_optuna(work.info)
         path = args.resume or args.run or compose.default_run_directory(work.info.started_at, work.info.service)
         with _alone(work, path):
             directory = before or RunDirectory.create(path, work.info)
             try:
-                kept = _carried_out(work, directory, field, keep=args.keep)
-            except RefusedError:
+                kept = _carried_out(args, work, directory, field)
+            except (RefusedError, UsageError, BadInputError):
                 if before is None:
                     directory.discard_if_empty()
                 raise
@@ -101,10 +105,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _carried_out(
-    work: Planned, directory: RunDirectory, field: cluster.Field | None, *, keep: bool
+    args: argparse.Namespace, work: Planned, directory: RunDirectory, field: cluster.Field | None
 ) -> Sequence[str]:
     if field is None:
-        return sweep(work, directory, keep=keep)
+        study = knobs.study_of(args, work.info, directory.path)
+        return sweep(work, directory, keep=args.keep, study=study)
     cluster_run.sweep(work, directory, field)
     return ()
 
@@ -127,7 +132,9 @@ def _alone(work: Planned, path: Path) -> Iterator[None]:
         yield
 
 
-def sweep(work: Planned, directory: RunDirectory, *, keep: bool = False) -> Sequence[str]:
+def sweep(
+    work: Planned, directory: RunDirectory, *, keep: bool = False, study: KnobStudy | None = None
+) -> Sequence[str]:
     """Run what is left of a run, showing how it goes; nothing is left running afterwards.
 
     Returns:
@@ -174,6 +181,8 @@ def sweep(work: Planned, directory: RunDirectory, *, keep: bool = False) -> Sequ
             to_keep=partial(_to_keep, work, directory) if keep and work.target.may_run else _nothing,
             live=work.target.may_run and work.info.search == FORECAST,
             learn=partial(learned_from, work.target, work.info),
+            vet=knobs.Vetting(work.target, work.info.baseline, directory).refusal if work.info.knobs else None,
+            study=study,
             tell=observer.note,
         )
         try:

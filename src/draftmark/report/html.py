@@ -9,6 +9,7 @@ from draftmark.report.figures import visible
 from draftmark.report.html_head import head_sections
 from draftmark.report.html_plots import plot_sections
 from draftmark.report.html_tables import table_sections
+from draftmark.report.knob_table import knobs_in
 from draftmark.report.page import page
 from draftmark.report.plots import plot_data
 from draftmark.report.reading import read_result
@@ -27,5 +28,6 @@ def render_html(result: Mapping[str, Any], *, title: str) -> str:
     """
     view, title = read_result(result), visible(title)
     data = plot_data(view)
-    body = join([*head_sections(view, title), *plot_sections(view, data), *table_sections(view)], "\n")
+    tables = table_sections(view, knobs_in(result))
+    body = join([*head_sections(view, title), *plot_sections(view, data), *tables], "\n")
     return page(title, body, data, script="report.js")

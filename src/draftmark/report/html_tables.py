@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from draftmark.report import figures
 from draftmark.report.figures import duration, percent
+from draftmark.report.knob_table import ABOUT, HEADS, KnobView, rows
 from draftmark.report.plots import ticks
 from draftmark.report.tags import Markup, Node, join, tag
 from draftmark.report.view import ResultView
@@ -43,9 +44,16 @@ def table(caption: str, columns: Sequence[Column], rows: Iterable[Sequence[Node]
     return tag("div", content, class_="scroll", tabindex="0", role="region", aria_label=caption)
 
 
-def table_sections(view: ResultView) -> list[Markup | None]:
+def table_sections(view: ResultView, knobs: tuple[KnobView, ...] = ()) -> list[Markup | None]:
     """Everything below the plots."""
-    return [_arms(view), _trials(view), _workloads(view), _reading(view), _provenance(view)]
+    return [_knobs(knobs), _arms(view), _trials(view), _workloads(view), _reading(view), _provenance(view)]
+
+
+def _knobs(knobs: tuple[KnobView, ...]) -> Markup | None:
+    if not knobs:
+        return None
+    columns = [Column(head.capitalize()) for head in HEADS]
+    return section("knobs", "Knobs", table("Knobs and what they do", columns, rows(knobs)), tag("p", ABOUT))
 
 
 def _arms(view: ResultView) -> Markup | None:

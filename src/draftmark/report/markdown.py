@@ -9,6 +9,7 @@ from typing import Any
 
 from draftmark.report import figures
 from draftmark.report.figures import duration, plural
+from draftmark.report.knob_table import ABOUT, HEADS, KnobView, knobs_in, rows
 from draftmark.report.reading import read_result
 from draftmark.report.view import ResultView
 from draftmark.report.words import (
@@ -43,6 +44,7 @@ def render_markdown(result: Mapping[str, Any]) -> str:
         text(f"{outcome(view)}. {_run(view)}."),
         _table(view),
         _choice(view),
+        _knobs(knobs_in(result)),
         _unmeasured(view),
         _warnings(view),
         _provenance(view),
@@ -112,6 +114,12 @@ def _choice(view: ResultView) -> str | None:
         f"- {text(name)}: {text(view.label(arm)) if arm else 'no choice, the figures settle nothing'}"
         for name, arm in named
     )
+
+
+def _knobs(knobs: tuple[KnobView, ...]) -> str | None:
+    if not knobs:
+        return None
+    return "\n".join(["Knobs:", "", *_grid([HEADS, *rows(knobs)]), "", text(ABOUT)])
 
 
 def _unmeasured(view: ResultView) -> str | None:

@@ -12,9 +12,11 @@ from draftmark.report import figures
 from draftmark.report.bench_table import print_bench
 from draftmark.report.console import hanging, heading, line, raw_line
 from draftmark.report.figures import plural, visible
+from draftmark.report.knob_table import HEADS, knobs_in, rows
 from draftmark.report.reading import read_result
 from draftmark.report.result_table import result_table
 from draftmark.report.terminal_documents import print_compare, print_inspect, print_plan
+from draftmark.report.terminal_tables import add_row, table_of
 from draftmark.report.view import ResultView
 from draftmark.report.words import outcome, proof, reason, restored, status, trial_note
 
@@ -41,6 +43,7 @@ def print_result(result: Mapping[str, Any], console: Console, *, paths: str | No
         if place == 0:
             console.print()
         raw_line(console, row.text, row.style)
+    _print_knobs(result, console)
     _print_unmeasured(view, console)
     _print_notes(view, console)
     if paths:
@@ -91,6 +94,17 @@ def _print_header(view: ResultView, console: Console) -> None:
     stops = [part for part in (restarts, downtime, restored(view)) if part]
     hanging(console, "  service    ", ", ".join(stops), "dim")
     hanging(console, "  outcome    ", outcome(view), "dim")
+
+
+def _print_knobs(result: Mapping[str, Any], console: Console) -> None:
+    knobs = knobs_in(result)
+    if not knobs:
+        return
+    heading(console, "knobs")
+    table = table_of(*((head, "<") for head in HEADS))
+    for row in rows(knobs):
+        add_row(table, console, *row)
+    console.print(table)
 
 
 def _print_unmeasured(view: ResultView, console: Console) -> None:

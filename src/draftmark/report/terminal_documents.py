@@ -57,6 +57,7 @@ def print_plan(document: Mapping[str, Any], console: Console) -> None:
         hanging(console, f"{label}  ", said or figures.UNKNOWN, "bold")
         for entry in arm.get("command_diff") or []:
             raw_line(console, f"    {visible(str(entry))}", _diff_style(str(entry)))
+    _print_knobs(document, console)
     _print_drop_ins(arms, console)
     schedule = texts(document, "schedule")
     console.print()
@@ -87,6 +88,21 @@ def print_plan(document: Mapping[str, Any], console: Console) -> None:
     if assumed:
         start, measure = (figures.duration(number(assumed, key)) for key in ("start_s", "measure_s"))
         line(console, f"assumed: a start takes {start}, the measurements of a trial {measure}", "dim")
+
+
+def _print_knobs(document: Document, console: Console) -> None:
+    """What is tried of each knob at first: an end that does not fit gives way to the next value inwards."""
+    for knob in mappings(document, "knobs"):
+        values = texts(knob, "values")
+        span = ", ".join(values) if len(values) <= 4 else f"{values[0]} to {values[-1]}, {len(values)} values"
+        runs = text(knob, "runs") or "the engine's default"
+        said = f"{span}; runs with {runs}; first its ends alone:"
+        hanging(console, f"{text(knob, 'knob')}  ", said, "bold")
+        for entry in mappings(knob, "first"):
+            told = ": ".join(part for part in (text(entry, "verdict"), text(entry, "because")) if part)
+            hanging(console, f"  {text(entry, 'label')}  ", told)
+            for change in texts(entry, "command_diff"):
+                raw_line(console, f"    {visible(change)}", _diff_style(change))
 
 
 def _minutes(minutes: float | None) -> str:

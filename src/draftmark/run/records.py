@@ -173,9 +173,9 @@ def learned(info: RunInfo, actions: Sequence[Action]) -> RunInfo:
         arm = arms.get(str(action.detail.get("arm"))) or setting(action.detail)
         if action.what == NEXT and action.trial is not None and arm is not None:
             slots[action.trial] = Slot(number=action.trial, round=int(action.detail.get("round", 1)), arm=arm)
+            arms.setdefault(arm.name, arm)
         elif action.what == LOST and action.trial is not None:
             slots.pop(action.trial, None)
-            arms.setdefault(arm.name, arm)
         elif action.what == LEFT and arm is not None:
             refusal = Refusal(str(action.detail.get("code")), str(action.detail.get("because")))
             info = replace(info, refused={**info.refused, arm.name: refusal})

@@ -272,7 +272,7 @@ class Told:
     # --- the verdict ----------------------------------------------------------------------------------------
 
     def preferred(self) -> tuple[str, ...]:
-        """Names of the arms that a search of knobs prefers among ties, its choice first; none if it changes none."""
+        """Names of arms that a search of knobs prefers among ties, its choice first; none if that changes none."""
         knobs = self.knobs(self.search())
         arms = () if knobs is None else knobs.preferred()
         return tuple(arm.name for arm in arms) if arms and arms[0].knobs else ()
