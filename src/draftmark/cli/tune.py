@@ -11,7 +11,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from draftmark.cli import again, cluster, cluster_run, compose, hosts, knobs, load_options, load_sizes, options, surface
+from draftmark.cli import (
+    again,
+    cluster,
+    cluster_run,
+    compose,
+    hosts,
+    knobs,
+    load_options,
+    load_sizes,
+    options,
+    surface,
+)
 from draftmark.cli.inconclusive import next_step
 from draftmark.cli.output import progress_console
 from draftmark.cli.planning import Planned, planned
