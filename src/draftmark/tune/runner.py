@@ -150,9 +150,10 @@ class Sweep:
     def _steer(self) -> Next:
         """What comes next; what was found not to start on the way is kept, and the study told of what was tried."""
         record = self.directory.load()
-        if not any(action.what == FINISH for action in record.actions):
+        if self.study is not None and not any(action.what == FINISH for action in record.actions):
             share(self.study, record, self.journal.write)
-        step = steer(self.directory.load(), self.vet)
+            record = self.directory.load()
+        step = steer(record, self.vet)
         for arm, refusal in step.left.items():
             detail: dict[str, object] = {"arm": arm.name, "depth": arm.depth, "knobs": arm.knobs}
             self.journal.write(LEFT, detail={**detail, "code": refusal.code, "because": refusal.because})
@@ -306,7 +307,8 @@ class Sweep:
         if step.asked:
             self.journal.write(NEXT, slot.number, asked_for(step))
             self.tell(step.because)
-            share(self.study, self.directory.load(), self.journal.write, running=slot)
+            if self.study is not None:
+                share(self.study, self.directory.load(), self.journal.write, running=slot)
         writer = self.directory.trial(f"{slot.number:02d}-{slot.arm.name}")
         return self.trials.run(slot, writer, baseline_start_s=baseline_start_s, in_place=in_place)
 

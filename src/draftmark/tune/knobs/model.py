@@ -18,7 +18,9 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from itertools import combinations
+from operator import mul
 
+from draftmark.model import Knob
 from draftmark.tune.knobs.space import Point, Space
 
 _ACTIVE = 0.4  # chance that a knob matters, before anything was seen
@@ -50,7 +52,7 @@ class _Hypothesis:
 
     Attributes:
         weight: Share of all.
-        inverse: Of the covariance of what was measured: its Cholesky factor.
+        factor: Of the covariance of what was measured, by Cholesky.
         solved: That covariance, solved for the figures of each axis.
     """
 
@@ -75,6 +77,8 @@ class KnobModel:
         self._space = space
         self._points = [point for point, _ in seen]
         self.axes = len(seen[0][1])
+        self._likeness = {turn: [_likeness(knob, turn) for knob in space.knobs] for turn in _TURNS}
+        self._to_measured: dict[tuple[tuple[int, ...], float, Point], list[float]] = {}
         level = [[figures[axis] for _, figures in seen] for axis in range(self.axes)]
         # The level takes no part in what is asked: it is only kept from being far from 0.
         self._figures = [[value - sum(own) / len(own) for value in own] for own in level]
@@ -124,74 +128,88 @@ class KnobModel:
             tables = self._tables(turn)
             for active in subsets:
                 free = math.log(_ACTIVE) * len(active) + math.log(1.0 - _ACTIVE) * (len(knobs) - len(active))
+                covariance = self._covariance(active, tables)
                 for noise in _NOISES:
-                    factor = _cholesky(self._covariance(active, tables, noise))
-                    solved = tuple(tuple(_solve(factor, own)) for own in self._figures)
-                    heavy = free + math.fsum(
-                        -0.5 * math.fsum(a * b for a, b in zip(own, y, strict=True))
-                        - math.fsum(math.log(factor[i][i]) for i in range(len(factor)))
-                        for own, y in zip(solved, self._figures, strict=True)
-                    )
-                    found.append(_Hypothesis(tuple(sorted(active)), turn, noise, heavy, factor, solved))
-        top = max(h.weight for h in found)
-        kept = [(h, math.exp(h.weight - top)) for h in found]
-        kept = [(h, weight) for h, weight in kept if weight > _LIGHT]
-        total = math.fsum(weight for _, weight in kept)
-        return [_Hypothesis(h.active, h.turn, h.noise, weight / total, h.factor, h.solved) for h, weight in kept]
+                    factor = _cholesky(covariance, noise**2)
+                    halves = tuple(tuple(_forward(factor, own)) for own in self._figures)
+                    spread = math.fsum(math.log(factor[i][i]) for i in range(len(factor)))
+                    heavy = free - math.fsum(0.5 * math.fsum(map(mul, half, half)) + spread for half in halves)
+                    found.append((heavy, tuple(sorted(active)), turn, noise, factor, halves))
+        top = max(heavy for heavy, *_ in found)
+        kept = [(math.exp(each[0] - top), each) for each in found]
+        kept = [(weight, each) for weight, each in kept if weight > _LIGHT]
+        total = math.fsum(weight for weight, _ in kept)
+        return [
+            _Hypothesis(
+                active, turn, noise, weight / total, factor, tuple(tuple(_backward(factor, h)) for h in halves)
+            )
+            for weight, (_, active, turn, noise, factor, halves) in kept
+        ]
 
     def _tables(self, turn: float) -> list[list[list[float]]]:
         """Likeness of any two measured settings in each knob."""
         return [
-            [[self._likeness(i, a[i], b[i], turn) for b in self._points] for a in self._points]
-            for i in range(len(self._space.knobs))
+            [[alike[a[i]][b[i]] for b in self._points] for a in self._points]
+            for i, alike in enumerate(self._likeness[turn])
         ]
 
-    def _likeness(self, knob: int, one: int, two: int, turn: float) -> float:
-        if one == two:
-            return 1.0
-        own = self._space.knobs[knob]
-        first, second = own.place(one), own.place(two)
-        if first is None or second is None:
-            return _APART if own.ordered else 0.0
-        return math.exp(-0.5 * ((first - second) / turn) ** 2)
-
-    def _covariance(
-        self, active: Sequence[int], tables: Sequence[Sequence[Sequence[float]]], noise: float
-    ) -> list[list[float]]:
-        count = len(self._points)
-        found = [[0.0] * count for _ in range(count)]
-        for a in range(count):
-            for b in range(a + 1):
-                found[a][b] = found[b][a] = _MEAN**2 + _REACH**2 * _met([tables[i][a][b] for i in active])
-            found[a][a] += noise**2
-        return found
+    def _covariance(self, active: Sequence[int], tables: Sequence[Sequence[Sequence[float]]]) -> list[list[float]]:
+        """Without noise; its lower half."""
+        return [
+            [_MEAN**2 + _REACH**2 * _met([tables[i][a][b] for i in active]) for b in range(a + 1)]
+            for a in range(len(self._points))
+        ]
 
     def _by_one(self, h: _Hypothesis, point: Point, other: Point) -> tuple[list[float], float]:
         """Mean by axis, and variance, of the difference of two settings under one hypothesis."""
-        cross = [_REACH**2 * (self._alike(h, point, each) - self._alike(h, other, each)) for each in self._points]
+        near = zip(self._nearness(h, point), self._nearness(h, other), strict=True)
+        cross = [_REACH**2 * (one - two) for one, two in near]
         half = _forward(h.factor, cross)
         own = 2.0 * _REACH**2 * (_met([1.0] * len(h.active)) - self._alike(h, point, other))
-        means = [math.fsum(c * s for c, s in zip(cross, solved, strict=True)) for solved in h.solved]
-        return means, max(own - math.fsum(value * value for value in half), 0.0)
+        means = [math.fsum(map(mul, cross, solved)) for solved in h.solved]
+        return means, max(own - math.fsum(map(mul, half, half)), 0.0)
+
+    def _nearness(self, h: _Hypothesis, point: Point) -> list[float]:
+        """Likeness of a setting to each that was measured."""
+        key = (h.active, h.turn, point)
+        if key not in self._to_measured:
+            self._to_measured[key] = [self._alike(h, point, each) for each in self._points]
+        return self._to_measured[key]
 
     def _alike(self, h: _Hypothesis, one: Point, two: Point) -> float:
-        return _met([self._likeness(i, one[i], two[i], h.turn) for i in h.active])
+        alike = self._likeness[h.turn]
+        return _met([alike[i][one[i]][two[i]] for i in h.active])
+
+
+def _likeness(knob: Knob, turn: float) -> list[list[float]]:
+    """Of any two of a knob's values."""
+    places = [knob.place(level) for level in range(len(knob.levels))]
+
+    def alike(one: int, two: int) -> float:
+        first, second = places[one], places[two]
+        if one == two:
+            return 1.0
+        if first is None or second is None:
+            return _APART if knob.ordered else 0.0
+        return math.exp(-0.5 * ((first - second) / turn) ** 2)
+
+    return [[alike(one, two) for two in range(len(places))] for one in range(len(places))]
 
 
 def _met(likeness: Sequence[float]) -> float:
     """Of single knobs and of pairs: sum of products of two is (sum² - sum of squares) / 2."""
     total = math.fsum(likeness)
-    return total + _MET**2 * 0.5 * (total * total - math.fsum(value * value for value in likeness))
+    return total + _MET**2 * 0.5 * (total * total - math.fsum(map(mul, likeness, likeness)))
 
 
-def _cholesky(matrix: Sequence[Sequence[float]]) -> tuple[tuple[float, ...], ...]:
+def _cholesky(matrix: Sequence[Sequence[float]], more: float) -> tuple[tuple[float, ...], ...]:
+    """The factor of a matrix given by its lower half, with so much more on the diagonal."""
     rows: list[list[float]] = []
     for i, line in enumerate(matrix):
         row: list[float] = []
-        for j in range(i):
-            other = rows[j]
-            row.append((line[j] - sum(row[m] * other[m] for m in range(j))) / other[j])
-        row.append(math.sqrt(max(line[i] - sum(value * value for value in row), 1e-12)))
+        for j, other in enumerate(rows):
+            row.append((line[j] - sum(map(mul, row, other))) / other[j])
+        row.append(math.sqrt(max(line[i] + more - sum(map(mul, row, row)), 1e-12)))
         rows.append(row)
     return tuple(tuple(row) for row in rows)
 
@@ -199,12 +217,12 @@ def _cholesky(matrix: Sequence[Sequence[float]]) -> tuple[tuple[float, ...], ...
 def _forward(factor: Sequence[Sequence[float]], right: Sequence[float]) -> list[float]:
     found: list[float] = []
     for row, value in zip(factor, right, strict=True):
-        found.append((value - sum(row[j] * found[j] for j in range(len(found)))) / row[len(found)])
+        found.append((value - sum(map(mul, row, found))) / row[len(found)])
     return found
 
 
-def _solve(factor: Sequence[Sequence[float]], right: Sequence[float]) -> list[float]:
-    half = _forward(factor, right)
+def _backward(factor: Sequence[Sequence[float]], half: Sequence[float]) -> list[float]:
+    """What the factor's transpose takes to `half`: after `_forward`, the whole solution."""
     count = len(half)
     found = [0.0] * count
     for i in reversed(range(count)):

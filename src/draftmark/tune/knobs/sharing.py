@@ -26,17 +26,15 @@ class KnobStudy(Protocol):
         ...
 
 
-def share(study: KnobStudy | None, record: RunRecord, write: Write, running: Slot | None = None) -> None:
+def share(study: KnobStudy, record: RunRecord, write: Write, running: Slot | None = None) -> None:
     """Tell the study of this run, and the run of the others: as an action, so that the records alone say it all.
 
     Args:
-        study: None without knobs.
+        study: Where both are kept.
         record: Of the run.
         write: Appends an action.
         running: What is started now.
     """
-    if study is None:
-        return
     told = Told(record)
     run = told.knobs(told.search())
     if run is None:
