@@ -53,6 +53,7 @@ class KnobSurface:
     matter: tuple[int, ...]
     truth: dict[Point, tuple[float, float]]
     _worth: dict[Point, float] = field(default_factory=dict)
+    _best: list[float] = field(default_factory=list)
 
     def fits(self, point: Point) -> bool:
         """Whether the memory is there."""
@@ -75,11 +76,12 @@ class KnobSurface:
             points = list(self.truth)
             found = worth([self.truth[p][LOW] for p in points], [self.truth[p][HIGH] for p in points], MARGIN)
             self._worth.update(zip(points, found, strict=True))
+            self._best.append(max(found))
         low, high = self.truth[point]
         mine = self._worth[point]
         if high >= 1.0 / (1.0 + MARGIN) - 2.0 * self.noise:
             mine = max(mine, low)
-        return max(1.0 - mine / max(self._worth.values()), 0.0)
+        return max(1.0 - mine / self._best[0], 0.0)
 
 
 def draw_knobs(seed: int) -> KnobSurface:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from draftmark.cli.main import main
 from draftmark.service.host import free_port
 
 SIM = ("--model", "qwen35-35b", "--gpus", "h200", "--speed", "200", "--serve-speed", "4")
@@ -26,9 +27,10 @@ def service() -> str:
     return "cmd:" + shlex.join([sys.executable, "-m", "draftmark", "sim", *SIM, "--", *flags])
 
 
-def test_a_plan_says_what_is_tried_first_and_what_does_not_fit(draftmark: Callable[..., Any]) -> None:
+def test_a_plan_says_what_is_tried_first_and_what_does_not_fit(capsys: pytest.CaptureFixture[str]) -> None:
     asked = ("--knob", "mem-fraction=0.8..0.97", "--knob", "topk=1,2")
-    plan = json.loads(draftmark("plan", service(), *asked, "--json").out)
+    assert main(["plan", service(), *asked, "--json"]) == 0
+    plan = json.loads(capsys.readouterr().out)
     mem, topk = plan["knobs"]
     assert (mem["flag"], mem["runs"], mem["source"] != "") == ("--mem-fraction-static", "0.85", True)
     low, high = mem["first"]
@@ -50,11 +52,10 @@ def test_a_plan_says_what_is_tried_first_and_what_does_not_fit(draftmark: Callab
     ],
 )
 def test_what_cannot_be_searched_is_one_error(
-    draftmark: Callable[..., Any], words: tuple[str, ...], said: str
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], said: str
 ) -> None:
-    done = draftmark("plan", service(), *words)
-    assert done.status == 2
-    assert said in done.err
+    assert main(["plan", service(), *words]) == 2
+    assert said in capsys.readouterr().err
 
 
 @pytest.mark.slow

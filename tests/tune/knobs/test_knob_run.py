@@ -25,7 +25,7 @@ from draftmark.tune.runner import Journal, Sweep
 from draftmark.tune.steering import steer
 from draftmark.tune.trial import TrialRunner
 
-CHAT = Workload("chat", tuple(Prompt(f"c{i}", (Message("user", "x"),), 200) for i in range(4)))
+CHAT = Workload("chat", tuple(Prompt(f"c{i}", (Message("user", "x"),), 48) for i in range(4)))
 MEM = Knob(name="mem", flag="--mem", levels=("0.8", "0.82", "0.84", "0.86", "0.88", "0.9"), runs=1)
 SLOTS = Knob(name="slots", flag="--slots", levels=("16", "32", "64", None), runs=3)
 DEPTHS = tuple(Arm(k) for k in (0, 1, 2, 3, 4, 5))
