@@ -57,11 +57,12 @@ def draftmark(trials: KnobTrials) -> Point:
     surface = trials.surface
     search = KnobSearch(KnobProblem(space=surface.space, budget=BUDGET))
     search.tell(surface.space.base, trials.seen[surface.space.base])
-    while (step := search.ask()).point is not None:
-        if surface.fits(step.point):
-            search.tell(step.point, trials.start(step.point))
-        else:
-            search.refuse(step.point, "does not fit")
+
+    def admits(point: Point) -> str | None:
+        return None if surface.fits(point) else "does not fit"
+
+    while (step := search.ask(admits)).point is not None:
+        search.tell(step.point, trials.start(step.point))
     return search.choice().point
 
 

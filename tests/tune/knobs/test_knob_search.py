@@ -11,6 +11,7 @@ from bench.search.knob_methods import KnobTrials, draftmark
 from bench.search.knob_surfaces import draw_knobs
 
 from draftmark.model import Knob
+from draftmark.tune.knobs import search as module
 from draftmark.tune.knobs.search import KnobProblem, KnobSearch
 from draftmark.tune.knobs.space import Point, Space
 
@@ -107,6 +108,34 @@ def test_one_that_did_not_start_takes_what_is_farther_out_with_it() -> None:
     assert search.choice().point[0] <= 10
 
 
+def both(point: Point) -> tuple[float, float]:
+    """The first knob and the third matter under load."""
+    return 100.0, 900.0 * 1.03 ** point[0] * (1.2 if point[2] else 1.0)
+
+
+def test_what_fits_is_found_behind_all_that_promises_more_and_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_LOOKED_AT", 2)
+
+    def admits(point: Point) -> str | None:
+        return "does not fit" if point[0] > 8 and point[2] else None
+
+    search = told(both, admits=admits)
+    assert not any(admits(p) for p in search.measured)
+    assert search.choice().point == (8, 4, 1)
+
+
+def test_what_did_not_start_alone_is_not_tried_with_another_knob() -> None:
+    asked: list[Point] = []
+
+    def fails(point: Point) -> str | None:
+        asked.append(point)
+        return "out of memory" if point[0] >= 11 else None
+
+    search = told(both, fails=fails)
+    assert [p for p in asked if p[0] == 12] == [(12, 4, 0)]
+    assert search.choice().point == (10, 4, 1)
+
+
 def test_latency_counts_unless_throughput_is_lost_by_it() -> None:
     def torn(point: Point) -> tuple[float, float]:
         return 100.0 * 1.5 ** (point[0] / 12), 900.0 * (1.0 if point[0] <= 8 else 0.7)
@@ -146,14 +175,13 @@ def test_drawn_surfaces_repeat_and_their_best_has_no_regret() -> None:
             assert surface.truth[point] == pytest.approx((1.0, 1.0), abs=0.006)
 
 
-@pytest.mark.slow
-def test_five_knobs_of_which_two_matter() -> None:
-    """A sample of what `python -m bench.search knobs` shows of fifty."""
-    near = 0
-    for seed in range(2000, 2006):
-        trials = KnobTrials(draw_knobs(seed))
-        chosen = draftmark(trials)
-        assert trials.restarts <= 15
-        assert not trials.misfits
-        near += trials.surface.regret(chosen) <= 0.05
-    assert near >= 5
+@pytest.mark.parametrize("seed", [2001, 2005])
+def test_five_knobs_of_which_two_matter(seed: int) -> None:
+    """A sample of what `python -m bench.search knobs` shows of fifty: two that memory cuts.
+
+    In the first a single request gains most where nothing that was measured alone gains.
+    """
+    trials = KnobTrials(draw_knobs(seed))
+    chosen = draftmark(trials)  # raises where it asks for what does not fit
+    assert trials.restarts <= 15
+    assert trials.surface.regret(chosen) <= 0.05

@@ -285,6 +285,8 @@ class KnobSearch:
                 gains[point] = math.fsum(max(math.exp(value) - 1.0, 0.0) for value in draws) / len(draws)
         likely = sorted(gains, key=lambda p: -gains[p])
         best = next((point for point in likely if self._may_start(point)), None)
+        if best is None and likely:
+            return self._best()  # none of these can be started: there may be others behind them
         kept = self.space.words(held)
         if best is None:
             return KnobStep(
