@@ -79,8 +79,14 @@ def environment(scratch: Path) -> dict[str, str]:
 
 
 @contextmanager
-def raylets(scratch: Path, paces: Sequence[float]) -> Iterator[Raylets]:
-    """A cluster with a node for each pace: simulated servers there serve so many times faster than is simulated."""
+def raylets(scratch: Path, paces: Sequence[float], *, head: float | None = None) -> Iterator[Raylets]:
+    """A cluster with a node for each pace: simulated servers there serve so many times faster than is simulated.
+
+    Args:
+        scratch: For everything of this cluster.
+        paces: Of the nodes that can be killed.
+        head: Pace of the head, as the last of the nodes; None for a head that runs nothing.
+    """
     program = scratch / "draftmark"
     program.write_text(
         f"#!/bin/sh\nverb=$1\nshift\nexec {shlex.quote(sys.executable)} -m draftmark "
@@ -91,7 +97,13 @@ def raylets(scratch: Path, paces: Sequence[float]) -> Iterator[Raylets]:
     ray_files = tempfile.mkdtemp(prefix="dm-ray-", dir="/tmp")  # its sockets have no room in a longer path
     with (scratch / "raylets.log").open("wb") as log:
         process = subprocess.Popen(
-            [sys.executable, str(Path(__file__).with_name("raylets.py")), str(scratch / "tmp"), *map(str, paces)],
+            [
+                sys.executable,
+                str(Path(__file__).with_name("raylets.py")),
+                str(scratch / "tmp"),
+                "-" if head is None else str(head),
+                *map(str, paces),
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,

@@ -20,14 +20,13 @@ pytestmark = [
     ),
 ]
 
-PACES = (0.5, 0.25)
-FAST, SLOW = 0, 1
+FAST, SLOW = 0, 1  # the head is the slow one
 LOAD = ("--concurrency", "1", "--workload", "chat", "--requests", "2", "--max-tokens", "16")
 
 
 @pytest.fixture(scope="module")
 def field(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Raylets]:
-    with raylets(tmp_path_factory.mktemp("cluster"), PACES) as made:
+    with raylets(tmp_path_factory.mktemp("cluster"), (0.5,), head=0.25) as made:
         yield made
 
 
