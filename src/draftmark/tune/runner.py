@@ -26,11 +26,11 @@ from draftmark.run.records import (
 from draftmark.tune.closing import Ends
 from draftmark.tune.disturbance import FOREIGN
 from draftmark.tune.knobs.run import Vet
-from draftmark.tune.knobs.sharing import KnobStudy, share
+from draftmark.tune.knobs.sharing import KnobStudy, announce, share
 from draftmark.tune.meddling import altered
 from draftmark.tune.predicted import asked_for
 from draftmark.tune.startup import InterventionError
-from draftmark.tune.steering import Next, baseline_failed, disturbed, steer
+from draftmark.tune.steering import Next, Told, baseline_failed, disturbed, steer
 from draftmark.tune.trial import TrialRunner
 
 # So many trials in a row that were disturbed say that this host cannot measure now.
@@ -150,10 +150,13 @@ class Sweep:
     def _steer(self) -> Next:
         """What comes next; what was found not to start on the way is kept, and the study told of what was tried."""
         record = self.directory.load()
-        if self.study is not None and not any(action.what == FINISH for action in record.actions):
-            share(self.study, record, self.journal.write)
-            record = self.directory.load()
-        step = steer(record, self.vet)
+        if self.study is None or any(action.what == FINISH for action in record.actions):
+            step = steer(record, self.vet)
+        else:
+            told = Told(record)
+            if share(self.study, told, self.journal.write):
+                told = Told(self.directory.load())
+            step = told.next(self.vet)
         for arm, refusal in step.left.items():
             detail: dict[str, object] = {"arm": arm.name, "depth": arm.depth, "knobs": arm.knobs}
             self.journal.write(LEFT, detail={**detail, "code": refusal.code, "because": refusal.because})
@@ -308,7 +311,7 @@ class Sweep:
             self.journal.write(NEXT, slot.number, asked_for(step))
             self.tell(step.because)
             if self.study is not None:
-                share(self.study, self.directory.load(), self.journal.write, running=slot)
+                announce(self.study, self.directory.info, slot)
         writer = self.directory.trial(f"{slot.number:02d}-{slot.arm.name}")
         return self.trials.run(slot, writer, baseline_start_s=baseline_start_s, in_place=in_place)
 

@@ -45,9 +45,13 @@ class Notebook:
 
     kept: list[Setting] = dataclasses.field(default_factory=list)
     of_others: tuple[Setting, ...] = ()
+    announced: list[int | None] = dataclasses.field(default_factory=list)
 
     def keep(self, own: Sequence[Setting]) -> None:
-        self.kept = list(own)
+        if [each.status for each in own] == ["running"]:
+            self.announced.append(own[0].number)
+        else:
+            self.kept = list(own)
 
     def others(self) -> Sequence[Setting]:
         return self.of_others
@@ -130,6 +134,8 @@ def test_without_depths_the_knobs_are_searched_where_it_runs(tmp_path: Path) -> 
     assert not any("--slots" in dict(arm.knobs) and len(arm.knobs) > 1 for arm in lab.tried)
     assert len(result["trials"]) - 2 <= 9 + 2
     assert [s.levels["mem"] for s in notebook.kept if s.status == "measured"][:3] == ["0.82", "0.8", "0.9"]
+    tried = [r.trial for r in lab.directory.load().trials if r.trial.arm.knobs]
+    assert notebook.announced == [trial.number for trial in tried]
     assert derive(RunDirectory.open(lab.directory.path).load()) == result
 
 

@@ -135,10 +135,6 @@ class KnobRun:
             found.append(knob.levels.index(value))
         return tuple(found)
 
-    def levels(self, point: Point) -> dict[str, str | None]:
-        """Value by knob."""
-        return {knob.name: knob.levels[at] for knob, at in zip(self.space.knobs, point, strict=True)}
-
     # --- asked --------------------------------------------------------------------------------------------
 
     def ask(self, vet: Vet | None) -> KnobStep:
@@ -217,10 +213,10 @@ def others_of(record: RunRecord) -> tuple[Setting, ...]:
     )
 
 
-def settings_of(run: KnobRun, running: tuple[int, Arm] | None) -> list[Setting]:
-    """What a study is to know of this run, the trial that begins now included."""
+def settings_of(run: KnobRun) -> list[Setting]:
+    """What a study is to know of this run."""
     base = run.base
-    found = [Setting(number=0, depth=run.depth, levels=run.levels(run.space.base), ratios=(1.0,) * len(base),
+    found = [Setting(number=0, depth=run.depth, levels=run.space.levels(run.space.base), ratios=(1.0,) * len(base),
                      status="measured")]  # fmt: skip
     for trial in run.told.trials:
         point = run.space.point(trial.arm)
@@ -231,7 +227,7 @@ def settings_of(run: KnobRun, running: tuple[int, Arm] | None) -> list[Setting]:
             ratios = tuple(own / b for own, b in zip(run.figures(trial.number), base, strict=True))
         found.append(
             Setting(
-                number=trial.number, depth=run.depth, levels=run.levels(point), ratios=ratios,
+                number=trial.number, depth=run.depth, levels=run.space.levels(point), ratios=ratios,
                 status="measured" if ratios else "failed", because=trial.because,
             )
         )  # fmt: skip
@@ -240,9 +236,11 @@ def settings_of(run: KnobRun, running: tuple[int, Arm] | None) -> list[Setting]:
         if refusal is not None and point is not None and arm.depth == run.depth and arm.knobs:
             found.append(
                 Setting(
-                    number=None, depth=run.depth, levels=run.levels(point), status="left", because=refusal.because
+                    number=None,
+                    depth=run.depth,
+                    levels=run.space.levels(point),
+                    status="left",
+                    because=refusal.because,
                 )
             )
-    if running is not None and (point := run.space.point(running[1])) is not None and running[1].knobs:
-        found.append(Setting(number=running[0], depth=run.depth, levels=run.levels(point)))
     return found

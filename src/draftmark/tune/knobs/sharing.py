@@ -7,8 +7,9 @@ from typing import Protocol
 
 import msgspec
 
-from draftmark.run.records import OTHERS, RunRecord, Slot
+from draftmark.run.records import OTHERS, RunInfo, Slot
 from draftmark.tune.knobs.run import Setting, others_of, settings_of
+from draftmark.tune.knobs.space import Space
 from draftmark.tune.steering import Told
 
 Write = Callable[[str, int | None, dict[str, object] | None], None]
@@ -18,7 +19,7 @@ class KnobStudy(Protocol):
     """Keeps settings that were tried, for people and for other runs."""
 
     def keep(self, own: Sequence[Setting]) -> None:
-        """All of this run, those known already included. Idempotent."""
+        """Settings of this run, those known already among them. Idempotent."""
         ...
 
     def others(self) -> Sequence[Setting]:
@@ -26,21 +27,31 @@ class KnobStudy(Protocol):
         ...
 
 
-def share(study: KnobStudy, record: RunRecord, write: Write, running: Slot | None = None) -> None:
+def share(study: KnobStudy, told: Told, write: Write) -> bool:
     """Tell the study of this run, and the run of the others: as an action, so that the records alone say it all.
 
     Args:
         study: Where both are kept.
-        record: Of the run.
+        told: The run so far.
         write: Appends an action.
-        running: What is started now.
+
+    Returns:
+        Whether others had something new, so that the records say more than `told`.
     """
-    told = Told(record)
     run = told.knobs(told.search())
     if run is None:
-        return
-    study.keep(settings_of(run, None if running is None else (running.number, running.arm)))
+        return False
+    study.keep(settings_of(run))
     others = tuple(other for other in study.others() if other.depth == run.depth)
-    if running is None and others != others_of(record):
-        rows = [msgspec.to_builtins(other) for other in others]
-        write(OTHERS, None, {"settings": rows})
+    if others == others_of(told.record):
+        return False
+    write(OTHERS, None, {"settings": [msgspec.to_builtins(other) for other in others]})
+    return True
+
+
+def announce(study: KnobStudy, info: RunInfo, slot: Slot) -> None:
+    """What this run starts now, so that no other starts the same."""
+    space = Space(info.knobs)
+    point = space.point(slot.arm)
+    if point is not None and point != space.base:
+        study.keep([Setting(number=slot.number, depth=slot.arm.depth, levels=space.levels(point))])

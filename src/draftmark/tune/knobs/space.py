@@ -65,6 +65,10 @@ class Space:
             found.append(knob.runs if value is None else knob.levels.index(value))
         return None if wanted else tuple(found)
 
+    def levels(self, point: Point) -> dict[str, str | None]:
+        """Value by knob."""
+        return {knob.name: knob.levels[at] for knob, at in zip(self.knobs, point, strict=True)}
+
     def words(self, point: Point) -> str:
         """`mem-fraction=0.85, topk=2`; what runs is `as it is`."""
         told = [k.words(at) for k, at in zip(self.knobs, point, strict=True) if at != k.runs]
