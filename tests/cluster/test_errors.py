@@ -57,6 +57,7 @@ def test_a_cluster_that_is_not_there_is_an_error_with_a_next_step(
     [
         ((SIM, "--host", "gpu1"), "--host names one computer"),
         ((SIM, "--search", "forecast"), "a forecast asks for one start after the other"),
+        ((SIM, "--knob", "mem-fraction=0.8..0.9"), "a search of knobs asks for one start after the other"),
     ],
 )
 def test_options_that_contradict_it(capsys: pytest.CaptureFixture[str], words: tuple[str, ...], part: str) -> None:

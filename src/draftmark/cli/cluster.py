@@ -164,13 +164,13 @@ def _refuse(args: argparse.Namespace) -> None:
             evidence=(f"--host {args.host}", f"--cluster {args.cluster}"),
             next_step="leave one of them out",
         )
-    if getattr(args, "search", None) == FORECAST:
+    if args.search == FORECAST:
         raise UsageError(
             "a forecast asks for one start after the other, a cluster runs many at once",
             evidence=("--search forecast --cluster",),
             next_step="leave --search out: every arm is started, in rounds, over all nodes",
         )
-    if getattr(args, "knob", None):
+    if args.knob:
         raise UsageError(
             "a search of knobs asks for one start after the other, a cluster runs many at once",
             evidence=("--knob --cluster",),
