@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from time import monotonic
 from typing import NoReturn
 
 from draftmark.sim import failures
@@ -29,6 +30,7 @@ from draftmark.sim.turns import Decode, Prefill, Retraction, Turn
 _HEALTH_LEAST_S = 1.0  # between two looks of its health check
 _HEALTH_MOST_S = 20.0  # SGLANG_HEALTH_CHECK_TIMEOUT
 _SETTLE_S = 0.004  # simulated clock: what comes within it came together
+_FOLLOWED_S = 0.25  # and for so long the next requests of a closed loop are waited for
 _FIXED_PID = 4100  # with the simulated clock, whose log is the same each time
 _WARM_UP_TOKENS = 6
 
@@ -213,23 +215,34 @@ class Service:
                 self._deliver(turn)
 
     async def _settle(self) -> None:
-        """Simulated clock: what came while the last round's answers went out is put in an order of its own."""
+        """Simulated clock: what came while the last round's answers went out is put in an order of its own.
+
+        A closed loop sends a request for each that has ended. On a busy computer that takes it a while, which must
+        not be seen in the log: it is waited for, as long as they do come.
+        """
         if self.scheduler.idle and not self._new:
             return
-        if self._new or self._ended_some:
-            await asyncio.sleep(_SETTLE_S)
-        self._ended_some = False
+        if self._new or self._ended:
+            latest = monotonic() + (_FOLLOWED_S if self._followed else 0.0)
+            came = -1
+            while came < len(self._new) or (came < self._ended and monotonic() < latest):
+                came = len(self._new)
+                await asyncio.sleep(_SETTLE_S)
+            if self._ended:
+                self._followed = len(self._new) >= self._ended
+        self._ended = 0
         for request in sorted(self._new, key=lambda each: (each.digest, each.rid)):
             self.scheduler.add(request)
         self._new.clear()
 
-    _ended_some = False
+    _ended = 0  # in the last rounds
+    _followed = True  # as many came as had ended, the last time
 
     def _deliver(self, turn: Turn) -> None:
         for request, count in turn.gained:
             if request.finished != "abort":
                 request.sink.tokens(request, count)
-                self._ended_some = self._ended_some or request.finished is not None
+                self._ended += request.finished is not None
         for request in turn.failed:
             self.log.say(f"retract_decode: aborted last request {request.rid} due to OOM", self._ranks[0])
             request.sink.failed(request, failures.OUT_OF_MEMORY_REQUEST)
