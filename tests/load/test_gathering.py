@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import socket
 import sys
 import threading
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from draftmark.load import connection as connection_module
 from draftmark.load import gathering
 from draftmark.load.connection import Connection
 from draftmark.load.gathering import GatheringSelector, LoadLoop, Pace, arrivals_in
@@ -152,6 +154,39 @@ def test_a_stream_faster_than_any_model_is_read_in_sweeps_until_it_ends(factory:
 
     with asyncio.Runner(loop_factory=factory) as runner:
         runner.run(main())
+
+
+@linux
+def test_stamps_that_go_back_make_no_patience_below_zero(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As they do behind one that was too old to be trusted: the time of its read stood for it."""
+    waited = itertools.cycle([0.0, 0.009, 0.0])
+    monkeypatch.setattr(connection_module, "waited_s", lambda notes: next(waited))
+
+    async def main() -> list[float]:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            near = socket.create_connection(listener.getsockname())
+            far, _ = listener.accept()
+        near.setblocking(False)
+        connection, exchange = Connection(near), Exchange()
+        pace = arrivals_in(asyncio.get_running_loop()).pace
+        patience = []
+        with far:
+            sending = asyncio.create_task(connection.send(b"GET / HTTP/1.1\r\n\r\n", exchange, 20.0))
+            await asyncio.sleep(0)
+            far.sendall(HEAD)
+            for _ in range(40):
+                far.sendall(b"1\r\na\r\n")
+                await asyncio.sleep(0.003)
+                patience.append(pace.patience_s)
+            far.sendall(b"0\r\n\r\n")
+            await sending
+        times = [at for at, _ in exchange.reads]
+        assert times == sorted(times)
+        connection.abort()
+        return patience
+
+    with asyncio.Runner(loop_factory=LoadLoop) as runner:
+        assert min(runner.run(main())) >= 0.0
 
 
 @linux

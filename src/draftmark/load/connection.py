@@ -16,13 +16,13 @@ from time import monotonic
 
 from draftmark.load.gathering import arrivals_in
 from draftmark.load.http1 import Exchange, Framing
-from draftmark.load.stamps import receiver, waited_s
+from draftmark.load.stamps import READ_BYTES, receiver, waited_s
 
 _NOT_NOW = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 _RESET = (ConnectionResetError, BrokenPipeError, ConnectionAbortedError)
 _QUICK_S = 0.001  # a chunk after so short a gap: no model decodes so fast
 _BLOCK = 8  # reads, after which is looked back on how they came
-_SWEPT_FOR = 8  # blocks
+_PILE = READ_BYTES // 2  # more of one stream than that must not pile up: it would hold the server up
 
 
 class Connection:
@@ -34,7 +34,7 @@ class Connection:
 
     __slots__ = (
         *("_arrivals", "_closed", "_fd", "_framing", "_loop", "_receive", "_room", "_sent_at", "_sock", "_unsent"),
-        *("_block_at", "_last_at", "_least_s", "_reads", "_swept"),
+        *("_block_at", "_bytes", "_last_at", "_least_s", "_reads", "_swept"),
         *("_waiter", "_within", "_writing", "on_closed"),
     )
 
@@ -47,10 +47,10 @@ class Connection:
         self._receive, stamped = receiver(sock, self._room)
         if not stamped:  # what is read late is stamped late
             self._arrivals.pace.stamped = False
-        self._reads = 0  # of the block at hand
+        self._reads = self._bytes = 0  # of the block at hand
         self._least_s = math.inf  # the shortest gap in it
         self._last_at = self._block_at = 0.0
-        self._swept = 0  # blocks to go
+        self._swept = False  # rather than watched
         self._within = sock.pending if isinstance(sock, ssl.SSLSocket) else None  # bytes that TLS holds back
         self._framing = Framing()
         self._unsent = memoryview(b"")
@@ -82,7 +82,7 @@ class Connection:
         limit = self._loop.call_later(timeout_s, self._expire, timeout_s)
         self._unsent = memoryview(request)
         exchange.sent_at = self._sent_at = self._last_at = self._block_at = monotonic()
-        self._reads, self._least_s, self._framing.parts = 0, math.inf, 0
+        self._reads, self._bytes, self._least_s, self._framing.parts = 0, 0, math.inf, 0
         self._writable()
         try:
             await self._waiter
@@ -138,33 +138,36 @@ class Connection:
 
     def _take(self, at: float, size: int) -> None:
         gap = at - self._last_at
+        if gap < 0.0:  # after a stamp that was not trusted: it stood for the later time of its read
+            at, gap = self._last_at, 0.0
         self._last_at = at
         if gap < self._least_s:
             self._least_s = gap
         self._reads += 1
+        self._bytes += size
         ended = self._framing.feed(at, self._room[:size])
         if ended is not None:
             self._ended(ended)
-        elif self._reads == _BLOCK:
+        elif self._swept or self._reads == _BLOCK:
             self._look_back(at)
 
     def _look_back(self, at: float) -> None:
-        """At some reads: how soon they, and what they brought, came one after another."""
-        lasted_s, least_s, parts = at - self._block_at, self._least_s, self._framing.parts
-        self._reads, self._block_at, self._least_s, self._framing.parts = 0, at, math.inf, 0
+        """At some reads, or a sweep: how soon they, and what they brought, came one after another."""
+        lasted_s, least_s, parts, size = at - self._block_at, self._least_s, self._framing.parts, self._bytes
+        self._reads, self._bytes, self._block_at, self._least_s, self._framing.parts = 0, 0, at, math.inf, 0
+        quick = lasted_s < parts * _QUICK_S and size * self._arrivals.pace.sweep_s <= _PILE * lasted_s
         if self._swept:
-            self._swept -= 1
-            if not self._swept:
+            if not quick:
                 self._spare()
-        elif lasted_s < parts * _QUICK_S:
-            self._swept = _SWEPT_FOR
+        elif quick:
+            self._swept = True
             self._arrivals.sweep(self._fd, self._readable)
         else:
             self._arrivals.pace.gap(least_s)
 
     def _spare(self) -> None:
         """Be told of arrivals again."""
-        self._swept = 0
+        self._swept = False
         self._arrivals.spare(self._fd)
         self._arrivals.watch(self._fd, self._readable)
 
