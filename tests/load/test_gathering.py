@@ -99,6 +99,23 @@ def test_a_timer_or_an_alarm_is_not_slept_through(
 
 
 @linux
+def test_what_is_due_goes_before_arrivals_and_never_keeps_them_waiting_for_long() -> None:
+    selector = GatheringSelector()
+    due, other = socket.socketpair()
+    stream, server = socket.socketpair()
+    read: list[bytes] = []
+    with due, other, stream, server:
+        selector.register(due, 1)
+        selector.watch(stream.fileno(), lambda: read.append(b"read"))
+        server.send(b"x")
+        other.send(b"x")  # and is never fetched: always ready
+        seen = [(bool(selector.select(0)), len(read)) for _ in range(10)]
+    selector.close()
+    assert all(ready for ready, _ in seen)
+    assert [calls for _, calls in seen] == [0, 0, 0, 0, 1, 1, 1, 1, 1, 2]
+
+
+@linux
 def test_all_else_of_the_loop_works_beside_it() -> None:
     async def main() -> list[object]:
         loop = asyncio.get_running_loop()

@@ -20,7 +20,7 @@ from draftmark.load.stamps import READ_BYTES, receiver, waited_s
 
 _NOT_NOW = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 _RESET = (ConnectionResetError, BrokenPipeError, ConnectionAbortedError)
-_QUICK_S = 0.001  # a chunk after so short a gap: no model decodes so fast
+_QUICK_S = 0.0008  # a chunk after so short a gap: no model decodes so fast
 _BLOCK = 8  # reads, after which is looked back on how they came
 _PILE = READ_BYTES // 2  # more of one stream than that must not pile up: it would hold the server up
 

@@ -29,6 +29,8 @@ SWEEP_S = 0.020
 """How often the streams of which nobody can tell the chunks apart are read, at most."""
 _OF_GAP, _OF_ANSWER, _OF_SWEPT = 1 / 4, 1 / 400, 1 / 25
 _FALL, _RISE = 0.5, 0.05
+_HURRIED = 3
+"""Turns of the loop from an alarm that rang to the request being sent: it wakes who waits, who starts a task."""
 
 
 class Pace:
@@ -85,6 +87,8 @@ class GatheringSelector(selectors.BaseSelector):
         self._others_fd = self._others.fileno()
         self._epoll.register(self._others_fd, select.EPOLLIN)
         self._readers: dict[int, Callable[[], None]] = {}
+        self._hurried = 0  # turns to go
+        self._held_up = False  # arrivals, by the last turns
 
     def watch(self, fd: int, readable: Callable[[], None]) -> None:
         """Call this, within `select`, whenever there is something to read."""
@@ -97,7 +101,16 @@ class GatheringSelector(selectors.BaseSelector):
             self._epoll.unregister(fd)
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """Let arrivals gather, wait, and hand them over; what else there is to do is returned."""
+        """Let arrivals gather, wait, and hand them over; what else there is to do is returned.
+
+        What else there is may be a request that is due, and arrivals have their stamps: it goes first, in this turn
+        and those that follow from it. Then it is the arrivals' turn, whatever came.
+        """
+        if self._hurried:
+            self._hurried -= 1
+            if timeout == 0:
+                return self._others.select(0)
+            self._hurried = 0
         patience = self.pace.patience_s
         if patience:
             if self.pace.due_at != math.inf:
@@ -107,11 +120,14 @@ class GatheringSelector(selectors.BaseSelector):
                 timeout -= patience
             if patience:
                 sleep(patience)
-        ready: list[tuple[selectors.SelectorKey, int]] = []
-        for fd, _ in self._epoll.poll(timeout):
-            if fd == self._others_fd:
-                ready = self._others.select(0)
-            elif (readable := self._readers.get(fd)) is not None:  # or one before it has closed this one
+        found = self._epoll.poll(timeout)
+        ready = self._others.select(0) if any(fd == self._others_fd for fd, _ in found) else []
+        if ready and not self._held_up:
+            self._hurried, self._held_up = _HURRIED, True
+            return ready
+        self._held_up = False
+        for fd, _ in found:
+            if (readable := self._readers.get(fd)) is not None:  # or one before it has closed this one
                 readable()
         return ready
 
