@@ -169,9 +169,13 @@ def _status(document: dict[str, Any]) -> int:
     levels = document["levels"]
     if not any(level["requests"] for level in levels):
         kinds = sorted({kind for level in levels for kind in level["errors"]})
+        cut = sum(level["cut"] for level in levels)
+        without = f"none, but {cut} were broken off under way" if cut else "none, none was sent"
         raise FailedError(
             "no request completed",
-            evidence=(f"errors: {', '.join(kinds) or 'none, none was sent'}",),
-            next_step="see whether the server serves at all: draftmark inspect SERVICE",
+            evidence=(f"errors: {', '.join(kinds) or without}",),
+            next_step="give them longer: a higher --max-seconds, or a lower --max-tokens"
+            if cut and not kinds
+            else "see whether the server serves at all: draftmark inspect SERVICE",
         )
     return 40 if disturbed(document) else 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from draftmark.engines.http import call
+from draftmark.engines.http import call, tried
 from draftmark.engines.llamacpp.client import LlamaServerClient
 from draftmark.engines.llamacpp.engine import LlamaCpp
 from draftmark.engines.sglang.client import SglangClient
@@ -71,13 +71,15 @@ def detect(url: str, headers: Mapping[str, str] | None = None) -> Detected:
             evidence="GET /version answers",
             client=None,
         )
-    models = call(f"{base}/v1/models", headers=headers)
-    if models is None and props is None:
-        raise BadInputError(
-            f"nothing answers at {url}",
-            evidence=(f"GET {base}/v1/models: no connection",),
-            next_step="check host and port; the server may still be loading",
-        )
+    models = tried(f"{base}/v1/models", headers=headers)
+    if isinstance(models, str):
+        if props is None:
+            raise BadInputError(
+                f"nothing answers at {url}",
+                evidence=(f"GET {base}/v1/models: {models}",),
+                next_step="check host and port; the server may still be loading",
+            )
+        models = None
     wants_key = any(each is not None and each.status in (401, 403) for each in (props, models))
     seen = (
         "it wants a key: --header 'Authorization: Bearer …'" if wants_key else "none of the known endpoints answers"

@@ -46,6 +46,14 @@ class Reply:
 def call(
     url: str, *, body: object | None = None, headers: Mapping[str, str] | None = None, timeout_s: float = 5.0
 ) -> Reply | None:
+    """As `tried`, for those to whom it is all one why there is no reply: None then."""
+    reply = tried(url, body=body, headers=headers, timeout_s=timeout_s)
+    return reply if isinstance(reply, Reply) else None
+
+
+def tried(
+    url: str, *, body: object | None = None, headers: Mapping[str, str] | None = None, timeout_s: float = 5.0
+) -> Reply | str:
     """GET, or POST when there is a body. A redirect is not followed: its 3xx is the reply.
 
     Args:
@@ -55,8 +63,9 @@ def call(
         timeout_s: For the whole call: name lookup, connection, TLS, sending, and reading to the end.
 
     Returns:
-        The reply whatever its status, of a body at most the first 16 MiB; None when the server could not be
-        reached, did not answer in time, answered no HTTP, or the URL or a header cannot be sent.
+        The reply whatever its status, of a body at most the first 16 MiB; or why there is none, in words: the
+        server could not be reached, did not answer in time, answered no HTTP, or the URL or a header cannot be
+        sent. The words hold nothing of the headers.
     """
     deadline = _Deadline(time.monotonic() + timeout_s)
     try:
@@ -72,8 +81,18 @@ def call(
         finally:
             connection.close()
             connection.sock_below.close()
-    except (ValueError, http.client.HTTPException, OSError):  # UnicodeError is a ValueError
-        return None
+    except TimeoutError:
+        return f"no answer within {timeout_s:g} s"
+    except OSError as error:
+        return _in_words(error)
+    except (ValueError, http.client.HTTPException):  # UnicodeError is a ValueError
+        return "no connection, or no HTTP over it"
+
+
+def _in_words(error: OSError) -> str:
+    if isinstance(error, ssl.SSLError):
+        return f"no TLS connection ({error.strerror or error})"
+    return f"no connection ({error.strerror or error})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -178,7 +178,11 @@ def read_journal(path: Path) -> tuple[Head, tuple[Measured, ...]]:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise BadInputError(f"cannot read {path}", evidence=(error.strerror or str(error),)) from None
+        raise BadInputError(
+            f"cannot read {path}",
+            evidence=(error.strerror or str(error),),
+            next_step="give a file that `draftmark bench --output FILE` wrote",
+        ) from None
     head = Head()
     found: list[Measured] = []
     waiting: list[RequestRecord] = []
