@@ -7,6 +7,7 @@ import itertools
 import socket
 import sys
 import threading
+from collections.abc import Callable
 from time import monotonic
 
 import pytest
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from draftmark.load import connection as connection_module
 from draftmark.load import gathering
 from draftmark.load.connection import Connection
-from draftmark.load.gathering import GatheringSelector, LoadLoop, Pace, arrivals_in
+from draftmark.load.gathering import Arrivals, GatheringSelector, LoadLoop, Pace, arrivals_in
 from draftmark.load.http1 import Exchange
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the loop of loads is Linux's")
@@ -140,7 +141,17 @@ def test_all_else_of_the_loop_works_beside_it() -> None:
 
 @linux
 @pytest.mark.parametrize("factory", [LoadLoop, asyncio.SelectorEventLoop])
-def test_a_stream_faster_than_any_model_is_read_in_sweeps_until_it_ends(factory: type[LoadLoop]) -> None:
+def test_a_stream_faster_than_any_model_is_read_in_sweeps_until_it_ends(
+    factory: type[LoadLoop], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    swept: list[int] = []
+    sweep = Arrivals.sweep
+
+    def noted(arrivals: Arrivals, fd: int, readable: Callable[[], None]) -> None:
+        swept.append(fd)
+        sweep(arrivals, fd, readable)
+
+    monkeypatch.setattr(Arrivals, "sweep", noted)
     lump = b"1\r\na\r\n" * 100  # 100 chunks a read: 8 reads of them need not take less than 0.8 s to be quick
 
     async def main() -> None:
@@ -155,9 +166,10 @@ def test_a_stream_faster_than_any_model_is_read_in_sweeps_until_it_ends(factory:
                 sending = asyncio.create_task(connection.send(b"GET / HTTP/1.1\r\n\r\n", exchange, 20.0))
                 await asyncio.sleep(0)
                 assert not arrivals._swept
+                swept.clear()
                 far.sendall(HEAD)
                 sent = 0
-                while not arrivals._swept:
+                while not swept:
                     far.sendall(lump)
                     sent += 100
                     await asyncio.sleep(0.001)
@@ -171,6 +183,28 @@ def test_a_stream_faster_than_any_model_is_read_in_sweeps_until_it_ends(factory:
 
     with asyncio.Runner(loop_factory=factory) as runner:
         runner.run(main())
+
+
+@linux
+@pytest.mark.parametrize(("bytes_a_chunk", "swept"), [(100, True), (9000, False)])
+def test_a_stream_that_would_pile_up_is_read_as_it_comes(bytes_a_chunk: int, swept: bool) -> None:
+    async def main() -> bool:
+        near, far = socket.socketpair()
+        with far:
+            connection = Connection(near)
+            connection._framing.expect(Exchange())
+            connection._framing.feed(0.0, HEAD)
+            piece = b"%x\r\n%b\r\n" % (bytes_a_chunk, b"a" * bytes_a_chunk)
+            connection._room = memoryview(piece)
+            connection._block_at = connection._last_at = 100.0
+            for i in range(8):
+                connection._take(100.0 + (i + 1) * 0.0005, len(piece))
+            was = connection._swept
+            connection.abort()
+        return was
+
+    with asyncio.Runner(loop_factory=LoadLoop) as runner:
+        assert runner.run(main()) is swept
 
 
 @linux

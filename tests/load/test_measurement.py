@@ -191,6 +191,14 @@ def test_chunks_of_one_read_share_their_gap() -> None:
     assert got.chunk_gap_ms.p50 == 0
 
 
+def test_it_is_told_when_many_chunks_came_together() -> None:
+    apart = record(0.0, [(0.1 + i * 0.02, float(i + 1)) for i in range(200)])
+    pairs = record(9.0, [(0.1 + (i // 2) * 0.04, float(i + 1)) for i in range(200)])
+    assert measure([apart], workload="w", concurrency=1).notes == ()
+    (note,) = measure([apart, pairs], workload="w", concurrency=1).notes
+    assert note.startswith("100 of 398 chunks came together")
+
+
 def test_shared_counts_stay_whole_tokens() -> None:
     chunks = [(float(i), 10 * (i + 1) / 4) for i in range(4)]  # 2.5, 5, 7.5, 10
     got = measure([record(0.0, chunks, counts="spread")], workload="w", concurrency=1)

@@ -38,6 +38,8 @@ from draftmark.model import ClientHealth, Counters, Measurement, RequestRecord, 
 
 __all__ = ["CUT", "belonging", "measure", "steady_window", "throughput", "tokens_of"]
 
+_FEW, _TOGETHER = 20, 0.05  # less than that of the gaps leaves their percentiles what they are, up to p95
+
 
 def belonging(records: Iterable[RequestRecord], workload: str, concurrency: int) -> list[RequestRecord]:
     """The records of one workload at one concurrency, in the order sent."""
@@ -114,7 +116,7 @@ def measure(
         chunk_tokens=weighted_spread((float(size), chunks) for size, chunks in sizes.items()),
         chunk_sizes=tuple(sorted(sizes.items())),
         categories=categories(done),
-        notes=_backlog(measured, window) if open_loop else (),
+        notes=(*(_backlog(measured, window) if open_loop else ()), *_lumps([chunks for chunks, _ in gaps])),
     )
 
 
@@ -129,6 +131,17 @@ def _total_rate(done: int, prompts: Sequence[int], output_tokens: int, duration_
     if not done or len(prompts) < done or duration_s <= 0:
         return None
     return (sum(prompts) + output_tokens) / duration_s
+
+
+def _lumps(gaps_ms: Sequence[Sequence[float]]) -> tuple[str, ...]:
+    """Whether many chunks came together, so that the gaps between them are not what the server left."""
+    gaps, together = sum(map(len, gaps_ms)), sum(each.count(0.0) for each in gaps_ms)
+    if together < max(_FEW, _TOGETHER * gaps):
+        return ()
+    return (
+        f"{together} of {gaps} chunks came together with the one before, or faster than they are told apart: the "
+        "gap between chunks is that of such lumps; a lump's time is shared evenly by its tokens.",
+    )
 
 
 def _backlog(measured: Sequence[RequestRecord], window: Window | None) -> tuple[str, ...]:
