@@ -245,7 +245,7 @@ def test_a_disk_that_fills_up_loses_the_requests_and_not_the_figures(server: Scr
     words = ("bench", f"url:{server.url}", "--workload", "copy", "--requests", "40", "--concurrency", "2", "--json")
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (6000, before[1]))
-        process = popen((*words, "--output", "r.jsonl"), tmp_path)
+        process = popen((*words, "--output", "r.jsonl", "--html", "page.html"), tmp_path)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     with process:

@@ -15,7 +15,7 @@ from draftmark.cli.bench_outputs import Outputs, export
 from draftmark.cli.bench_run import Bench, Options
 from draftmark.cli.bench_server import Server, serving
 from draftmark.cli.output import print_json, progress_console, result_console
-from draftmark.errors import FailedError, Interrupted, UsageError
+from draftmark.errors import DraftmarkError, FailedError, Interrupted, UsageError
 from draftmark.load.journal import Head, JournalWriter, Measured, read_journal
 from draftmark.load.result import derive, disturbed
 from draftmark.load.slo import Slo, parse_slo
@@ -77,7 +77,11 @@ def run(args: argparse.Namespace) -> int:
             if not measured:
                 raise
             interrupted = stop
-        document = _finish(args, wanted, head, measured)
+        try:
+            document = _finish(args, wanted, head, measured)
+        except DraftmarkError:  # a full disk stops the page, too, and that error sends its reader to this file
+            if journal is None or journal.fault is None:
+                raise
         if journal is not None and journal.fault is not None:
             raise journal.error()
     if interrupted is not None:

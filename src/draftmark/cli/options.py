@@ -78,7 +78,7 @@ def workload(parser: argparse.ArgumentParser) -> None:
         "--requests",
         type=whole(_REQUESTS),
         metavar="N",
-        help="requests per measurement, at least one a slot "
+        help="requests per measurement (conversations with --multi-turn), at least one a slot "
         "(default 8, or twice the slots; embedded: 3, or one a slot; with --rate: 30 seconds of them)",
     )
     group.add_argument(

@@ -71,15 +71,14 @@ def detect(url: str, headers: Mapping[str, str] | None = None) -> Detected:
             evidence="GET /version answers",
             client=None,
         )
-    models = tried(f"{base}/v1/models", headers=headers)
-    if isinstance(models, str):
-        if props is None:
-            raise BadInputError(
-                f"nothing answers at {url}",
-                evidence=(f"GET {base}/v1/models: {models}",),
-                next_step="check host and port; the server may still be loading",
-            )
-        models = None
+    told = tried(f"{base}/v1/models", headers=headers)
+    if isinstance(told, str) and props is None:
+        raise BadInputError(
+            f"nothing answers at {url}",
+            evidence=(f"GET {base}/v1/models: {told}",),
+            next_step="check host and port; the server may still be loading",
+        )
+    models = None if isinstance(told, str) else told
     wants_key = any(each is not None and each.status in (401, 403) for each in (props, models))
     seen = (
         "it wants a key: --header 'Authorization: Bearer …'" if wants_key else "none of the known endpoints answers"
