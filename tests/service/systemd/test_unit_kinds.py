@@ -250,7 +250,8 @@ class Seen:
 
 
 def play(machine: Machine, kind: Kind, folder: Path) -> Seen:
-    machine.run(["systemctl", "start", kind.unit])
+    begun = ("--no-block",) if "Type=oneshot" in kind.settings else ()  # its start ends when its last command does
+    machine.run(["systemctl", "start", *begun, kind.unit])
     host = LabHost(machine)
     try:
         unit = found(machine, kind.ask or kind.unit)
