@@ -23,19 +23,17 @@ pytestmark = [pytest.mark.engine, pytest.mark.usefixtures("embedded_command")]
 Draftmark = Callable[..., Any]
 
 # Small enough for a few seconds a run, real all the same.
-SMALL = (
-    "--workload",
-    "copy",
-    "--concurrency",
-    "1",
-    "--requests",
-    "1",
-    "--max-tokens",
-    "8",
-    "--max-foreign-cpu",
-    "99",
-)
+FEW = ("--concurrency", "1", "--requests", "1", "--max-tokens", "8", "--max-foreign-cpu", "99")
+SMALL = ("--workload", "copy", *FEW)
 ARMS = ("--depth", "off,2,8", "--rounds", "1")
+
+
+@pytest.fixture
+def brief(tmp_path: Path) -> tuple[str, ...]:
+    """As `SMALL`, of a prompt that is read in a tenth of the time: for what happens around the measurement."""
+    prompts = tmp_path / "brief.jsonl"
+    prompts.write_text('{"prompt": "One, two, three,"}\n')
+    return ("--prompts", str(prompts), *FEW, "--max-tokens", "4")
 
 
 def trials(run: Path) -> dict[int, dict[str, object]]:
@@ -178,12 +176,15 @@ def test_an_arm_that_does_not_start_says_why_wherever_it_is_shown(
 
 
 def test_a_secret_is_written_nowhere_and_resume_asks_for_it(
-    draftmark: Draftmark, embedded_command: tuple[tuple[str, ...], dict[str, str]], tmp_path: Path
+    draftmark: Draftmark,
+    brief: tuple[str, ...],
+    embedded_command: tuple[tuple[str, ...], dict[str, str]],
+    tmp_path: Path,
 ) -> None:
     words = _with_port(embedded_command, free_port())
     service = f"cmd:MY_TOKEN=tok-very-secret {words} --api-key sk-very-secret"
     run = tmp_path / "run"
-    done = draftmark("tune", service, *SMALL, "--depth", "off", "--rounds", "1", "--run", str(run))
+    done = draftmark("tune", service, *brief, "--depth", "off", "--rounds", "1", "--run", str(run))
     assert done.status in (0, 40), done.err
     assert all(trial["status"] == "measured" for trial in trials(run).values())
     for path in run.rglob("*"):
@@ -222,11 +223,11 @@ def test_a_second_draftmark_is_refused(
     ],
 )
 def test_ended_in_any_phase_leaves_nothing_and_resumes(
-    draftmark: Draftmark, tmp_path: Path, signum: signal.Signals, phase: str
+    draftmark: Draftmark, brief: tuple[str, ...], tmp_path: Path, signum: signal.Signals, phase: str
 ) -> None:
     run = tmp_path / "run"
     actions = run / "actions.jsonl"
-    with popen(("tune", *SMALL, "--depth", "off,8", "--rounds", "1", "--run", str(run)), tmp_path) as process:
+    with popen(("tune", *brief, "--depth", "off,8", "--rounds", "1", "--run", str(run)), tmp_path) as process:
         _wait_for(lambda: actions.exists() and _seen(actions, phase) >= 2)
         process.send_signal(signum)
         process.communicate(timeout=30)
@@ -241,17 +242,17 @@ def test_ended_in_any_phase_leaves_nothing_and_resumes(
         assert (run / "trials" / "01-off" / "trial.json").stat().st_mtime_ns == finished[number]
 
 
-def test_a_server_killed_in_mid_measurement_is_void(draftmark: Draftmark, tmp_path: Path) -> None:
+def test_a_server_killed_in_mid_measurement_is_void(brief: tuple[str, ...], tmp_path: Path) -> None:
     run = tmp_path / "run"
-    words = ("tune", *SMALL[:-6], "--requests", "4", "--max-tokens", "40", "--max-foreign-cpu", "99")
-    with popen((*words, "--depth", "off", "--rounds", "1", "--run", str(run), "--json"), tmp_path) as process:
+    longer = ("--requests", "3", "--max-tokens", "16")
+    with popen(("tune", *brief, *longer, "--depth", "off", "--rounds", "1", "--run", str(run), "--json"), tmp_path) as process:
         _wait_for(lambda: any((run / "trials").glob("01-off/requests.jsonl")))
         ready = [line for line in (run / "actions.jsonl").read_text().splitlines() if '"ready"' in line]
         subprocess.run(["kill", "-9", str(json.loads(ready[0])["detail"]["pid"])], check=True)
         process.communicate(timeout=60)
     first = trials(run)[1]
     assert first["status"] == "void"
-    assert "died with exit status -9 during copy@1" in str(first["because"])
+    assert "died with exit status -9 during brief@1" in str(first["because"])
     assert trials(run)[2]["status"] == "measured"
     why = why_of(run, "01-off")
     assert why["cause"] in (
