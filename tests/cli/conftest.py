@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +34,25 @@ def draftmark(tmp_path: Path) -> Callable[..., Finished]:
         return Finished(process.returncode, out, err)
 
     return run
+
+
+@pytest.fixture
+def refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Iterator[Callable[..., Finished]]:
+    """As `draftmark`, without a process: for words that end before anything is started, in a tenth of the time."""
+    from draftmark.cli.main import main
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
+    kept = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+
+    def run(*words: str) -> Finished:
+        return Finished(main(words), *capfd.readouterr())
+
+    yield run
+    for number, handler in kept.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -53,9 +53,9 @@ NO_UNIT = (2, "there is no unit no-such.service") if BOOTED else (50, "systemd d
     ],
 )
 def test_one_message_and_the_exit_status(
-    draftmark: Draftmark, words: tuple[str, ...], status: int, part: str
+    refused: Draftmark, words: tuple[str, ...], status: int, part: str
 ) -> None:
-    done = draftmark(*words)
+    done = refused(*words)
     assert done.status == status, done.err
     assert part in done.err
     assert "Traceback" not in done.err
@@ -80,10 +80,10 @@ def test_not_a_gguf(draftmark: Draftmark, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"\n\n", b"{", b"\xff\xfe\x00", b'{"x": 1}\n'])
-def test_prompt_files(draftmark: Draftmark, tmp_path: Path, content: bytes) -> None:
+def test_prompt_files(refused: Draftmark, tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "prompts.jsonl"
     path.write_bytes(content)
-    done = draftmark("plan", "cmd:llama-server", "--prompts", str(path))
+    done = refused("plan", "cmd:llama-server", "--prompts", str(path))
     assert done.status == 2
     assert "prompts.jsonl" in done.err
     assert "Traceback" not in done.err
@@ -135,12 +135,12 @@ def test_a_refused_run_leaves_no_directory(draftmark: Draftmark, tmp_path: Path)
     assert [path.name for path in tmp_path.iterdir()] == ["m.gguf"]
 
 
-def test_help_names_every_verb(draftmark: Draftmark) -> None:
+def test_help_names_every_verb(draftmark: Draftmark, refused: Draftmark) -> None:
     done = draftmark("--help")
     assert done.status == 0
     for verb in ("tune", "plan", "inspect", "bench", "why", "report", "compare"):
         assert verb in done.out
-        assert draftmark(verb, "--help").status == 0
+        assert refused(verb, "--help").status == 0
 
 
 def test_a_reader_that_goes_away(tmp_path: Path) -> None:

@@ -221,10 +221,10 @@ def wait_for(seen: Callable[[], bool]) -> None:
     ],
 )  # fmt: skip
 def test_a_bad_place_is_told_before_anything_is_sent(
-    draftmark: Draftmark, server: Scripted, tmp_path: Path, option: str, place: str
+    refused: Draftmark, server: Scripted, tmp_path: Path, option: str, place: str
 ) -> None:
     (tmp_path / "there.txt").write_text("kept")
-    done = draftmark("bench", f"url:{server.url}", *QUICK, "--concurrency", "1", option, place)
+    done = refused("bench", f"url:{server.url}", *QUICK, "--concurrency", "1", option, place)
     assert done.status == 2, done.err
     assert done.out == ""
     assert place.rpartition("=")[2] in done.err or "form to export" in done.err
@@ -277,8 +277,8 @@ def test_a_disk_that_fills_up_loses_the_requests_and_not_the_figures(server: Scr
         (("--workers", "65"), "whole number"),
     ],
 )
-def test_words_that_cannot_be_carried_out(draftmark: Draftmark, words: tuple[str, ...], said: str) -> None:
-    done = draftmark("bench", *words)
+def test_words_that_cannot_be_carried_out(refused: Draftmark, words: tuple[str, ...], said: str) -> None:
+    done = refused("bench", *words)
     assert (done.status, said in done.err) == (2, True), done.err
 
 

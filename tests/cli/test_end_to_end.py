@@ -245,7 +245,9 @@ def test_ended_in_any_phase_leaves_nothing_and_resumes(
 def test_a_server_killed_in_mid_measurement_is_void(brief: tuple[str, ...], tmp_path: Path) -> None:
     run = tmp_path / "run"
     longer = ("--requests", "3", "--max-tokens", "16")
-    with popen(("tune", *brief, *longer, "--depth", "off", "--rounds", "1", "--run", str(run), "--json"), tmp_path) as process:
+    with popen(
+        ("tune", *brief, *longer, "--depth", "off", "--rounds", "1", "--run", str(run), "--json"), tmp_path
+    ) as process:
         _wait_for(lambda: any((run / "trials").glob("01-off/requests.jsonl")))
         ready = [line for line in (run / "actions.jsonl").read_text().splitlines() if '"ready"' in line]
         subprocess.run(["kill", "-9", str(json.loads(ready[0])["detail"]["pid"])], check=True)

@@ -133,8 +133,8 @@ def test_colour_only_where_it_is_wanted(said: Any, capfd: Any, tmp_path: Path, m
         (("why", ".", "--explain", "list"), "examines nothing"),
     ],
 )
-def test_bad_words_are_told_in_one_message(draftmark: Draftmark, words: tuple[str, ...], part: str) -> None:
-    done = draftmark(*words)
+def test_bad_words_are_told_in_one_message(refused: Draftmark, words: tuple[str, ...], part: str) -> None:
+    done = refused(*words)
     assert done.status == 2, done.err
     assert part in done.err
     assert "Traceback" not in done.err
