@@ -14,7 +14,7 @@ PURE = (
 )
 LEAST = 90.0
 # Live tests wait more than they work. A file stays together: its tests share a machine that was booted for them.
-SIDE_BY_SIDE = ("--numprocesses", "3", "--dist", "loadfile")
+SIDE_BY_SIDE = ("--numprocesses", "4", "--dist", "loadfile")
 
 
 def main() -> int:
