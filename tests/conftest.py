@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import signal
 
-from hypothesis import settings
+import pytest
+from hypothesis import is_hypothesis_test, settings
 
 # The gate tries the same examples each time: luck judges no change. `make explore` tries new ones.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
@@ -15,3 +16,10 @@ settings.load_profile("repeatable")
 # wait for what never comes.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Property tests are not traced: it triples their time, and what only chance reaches counts as untested."""
+    for item in items:
+        if isinstance(item, pytest.Function) and is_hypothesis_test(item.obj):
+            item.add_marker(pytest.mark.no_cover)

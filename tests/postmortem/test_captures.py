@@ -50,6 +50,7 @@ def systemd() -> Iterator[tuple[str, str, str, Expected]]:
                 yield mode, name, variant, alone.get(name, full) if "alone" in variant else full
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize(
     ("mode", "name", "variant", "expected"),
     [pytest.param(*row, id=" · ".join(row[:3])) for row in systemd()],

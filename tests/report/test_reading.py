@@ -62,6 +62,7 @@ def test_what_is_not_a_number_is_unknown(load: Load) -> None:
     assert (view.rounds, view.downtime_s, view.restarts) == (None, None, None)
 
 
+@pytest.mark.no_cover
 def test_every_report_survives_any_one_thing_missing(load: Load, screen: Any) -> None:
     """Each key of the document, and of one arm, axis and trial, is left out, nulled, and given a wrong type."""
     whole = load("normal")

@@ -53,6 +53,7 @@ def test_a_command_only_of_an_unread_source_is_shown_there(screen: Any) -> None:
         assert f"      {item.command}" in lines
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("width", [60, 80, 100, 120, 200])
 @pytest.mark.parametrize("many", [1, 3, 9, 60, 1000])
 def test_never_longer_than_a_screen_and_every_omission_is_counted(screen: Any, width: int, many: int) -> None:

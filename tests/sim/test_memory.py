@@ -40,6 +40,7 @@ def test_every_preset_has_a_card() -> None:
     assert set(CARDS) == set(model_names())
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("model", CARDS)
 @pytest.mark.parametrize("steps", [0, 1, 3, 5, 8, 10])

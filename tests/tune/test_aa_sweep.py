@@ -7,6 +7,8 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from draftmark.model import Arm, Message, Prompt, Workload
 from draftmark.run.directory import RunDirectory
 from draftmark.run.records import RunInfo
@@ -90,12 +92,14 @@ def sweep(path: Path, seed: int, gain: float) -> dict[str, object]:
     return derive(directory.load())
 
 
+@pytest.mark.no_cover
 def test_twenty_sweeps_of_one_configuration_name_at_most_one_winner(tmp_path: Path) -> None:
     results = [sweep(tmp_path / str(seed), 7100 + seed, gain=1.0) for seed in range(20)]
     winners = [r["verdict"] for r in results if r["exit_status"] == 10]
     assert len(winners) <= 1, winners
 
 
+@pytest.mark.no_cover
 def test_a_real_gain_is_found_on_the_same_machine(tmp_path: Path) -> None:
     results = [sweep(tmp_path / str(seed), 9300 + seed, gain=1.35) for seed in range(10)]
     assert sum(r["exit_status"] == 10 for r in results) >= 9

@@ -57,6 +57,7 @@ def test_one_deep_trial_tells_the_shallower_depths_whatever_the_shape() -> None:
         assert told.low < true_length(chain, k) < told.high
 
 
+@pytest.mark.no_cover
 def test_the_interval_covers_as_often_as_it_says() -> None:
     rng, inside = Random(3), 0
     for seed in range(100):

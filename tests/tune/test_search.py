@@ -53,6 +53,7 @@ def searched(
     return search, steps
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize(("a", "draft"), [(0.9, 0.1), (0.8, 0.15), (0.6, 0.1), (0.95, 0.05), (0.7, 0.3)])
 def test_finds_the_best_depth_in_three_restarts(a: float, draft: float) -> None:
     tok_s = speed(a, draft)
@@ -106,6 +107,7 @@ def test_a_falling_curve_ends_at_its_start() -> None:
     assert search.choice().depth == 0
 
 
+@pytest.mark.no_cover
 def test_where_depth_makes_no_difference_no_winner_is_named() -> None:
     named = 0
     for seed in range(5):

@@ -30,6 +30,7 @@ def test_surfaces_are_what_they_say(seed: int) -> None:
     assert s.shown(s.fits[-1], again=1) != shown
 
 
+@pytest.mark.no_cover
 def test_the_search_is_near_the_best_in_a_few_restarts_and_starts_nothing_that_does_not_fit() -> None:
     regrets, restarts = [], []
     for seed in SEEDS:

@@ -158,6 +158,7 @@ def before(record: RunRecord, number: int) -> RunRecord:
     return dataclasses.replace(record, actions=record.actions[:cut], trials=kept)
 
 
+@pytest.mark.no_cover
 def test_the_records_alone_say_what_comes_next(tmp_path: Path) -> None:
     lab = Lab(tmp_path / "run", world(curve(), noise=0.03), concurrency=(1, 8))
     lab.run()
@@ -173,6 +174,7 @@ def test_the_records_alone_say_what_comes_next(tmp_path: Path) -> None:
     assert lab.world.events == events  # a run that is over is left as it is
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("at", [1, 2, 3])
 def test_an_interrupted_run_goes_on_as_it_would_have(tmp_path: Path, at: int) -> None:
     whole = Lab(tmp_path / "whole", world(curve(), noise=0.0))
@@ -330,6 +332,7 @@ def test_off_stays_where_drafts_cost_more_than_they_bring(tmp_path: Path) -> Non
     assert len(lab.started) <= 5
 
 
+@pytest.mark.no_cover
 @pytest.mark.slow
 def test_no_winner_is_named_where_depth_makes_no_difference(tmp_path: Path) -> None:
     named = 0

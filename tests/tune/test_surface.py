@@ -34,6 +34,7 @@ def founding() -> dict[str, Any]:
     return found
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("noise", [None, 0.005, 0.01, 0.02, 0.05])
 @pytest.mark.parametrize("baseline", [1, 2, 4])
 def test_the_founding_case(noise: float | None, baseline: int) -> None:

@@ -129,6 +129,7 @@ def layers_of(shape: ModelShape) -> tuple[object, ...]:
     return (shape.layers, shape.attention, linear, shape.mtp_layers, shape.experts)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("name", sorted(CONFIGS))
 def test_a_field_that_is_lost_changes_nothing_or_is_told(name: str) -> None:
     """Each field in turn: the same bytes, an error, or one more assumption."""

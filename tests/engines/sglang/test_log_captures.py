@@ -170,6 +170,7 @@ def test_what_failed_in_the_captures() -> None:
     assert kinds["base"] == kinds["q35_k3_mf0.62"] == []
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("name", ["captured-0.5.17-k3.log", "captured-0.5.17-k10.log"])
 def test_a_cut_log_says_nothing_that_the_whole_one_does_not(name: str) -> None:
     """Every figure of a beginning, cut anywhere, is a figure of the whole."""

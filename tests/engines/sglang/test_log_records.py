@@ -161,6 +161,7 @@ def test_no_bytes_raise(data: bytes) -> None:
     read_log(lines_of(io.BytesIO(data)))
 
 
+@pytest.mark.no_cover
 def test_damaged_logs() -> None:
     """Bytes flipped, cut out and repeated, in logs of every version: nothing raises, and counts stay counts."""
     dice = random.Random(5)

@@ -42,6 +42,7 @@ def batches(count: int, dice: random.Random, rank: str = "") -> list[str]:
     return lines
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("seed", range(40))
 def test_mixed_and_damaged_logs(seed: int) -> None:
     dice = random.Random(seed)

@@ -33,6 +33,7 @@ def told(
     return found.arms[0]
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("version", READ)
 @pytest.mark.parametrize(
     ("model", "flags", "mib"),

@@ -70,6 +70,7 @@ def without(name: str, *gone: int) -> bytes:
     return b"".join(line for at, line in enumerate(LEAN[name]) if at not in gone)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("name", CAPTURES)
 def test_a_log_cut_at_any_place(name: str) -> None:
     """Behind each line that holds a fact, in the middle of it, and at some places of the log as it is."""
@@ -84,6 +85,7 @@ def test_a_log_cut_at_any_place(name: str) -> None:
     assert told > 5
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("name", CAPTURES)
 def test_any_line_lost(name: str) -> None:
     """Alone, and with another."""

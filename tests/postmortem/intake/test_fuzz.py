@@ -159,6 +159,7 @@ BLOW_UPS: dict[str, Callable[[int], str]] = {
 }
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("name", BLOW_UPS)
 @pytest.mark.parametrize("limits", [Limits(), TIGHT], ids=["whole", "selected"])
 def test_twice_the_input_takes_about_twice_the_time(name: str, limits: Limits) -> None:
