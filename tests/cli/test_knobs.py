@@ -43,6 +43,14 @@ def test_a_plan_says_what_is_tried_first_and_what_does_not_fit(capsys: pytest.Ca
     assert plan["knob_restarts_most"] == 15
 
 
+def test_no_more_restarts_are_planned_than_there_are_settings(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", service(), "--knob", "mem-fraction=0.85,0.86", "--json"]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert (plan["restarts"], plan["restarts_most"]) == (4, 5)  # it once, the baseline and the choice again
+    (low,) = plan["knobs"][0]["first"]
+    assert low["command_diff"] == ["- --mem-fraction-static 0.85", "+ --mem-fraction-static 0.86"]
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -117,7 +117,8 @@ def _trials(work: Planned) -> tuple[int, int]:
     if not others:
         # The baseline again, and the choice once more with the baseline after it.
         least, most = (3 if info.rounds > 1 else 2), 2 * info.rounds
-    return least + min(ends + 3, info.budget), most + info.budget
+    settings = min(Space(info.knobs).size - 1, info.budget)  # beside what runs
+    return least + min(ends + 3, settings), most + settings
 
 
 def _knobs(work: Planned) -> list[dict[str, Any]]:

@@ -23,6 +23,7 @@ class KnobSpec:
         flag: The engine's own: `--mem-fraction-static`.
         kind: What its values are.
         step: Between the values of a range; of whole numbers that double, None.
+        least: Of whole numbers the smallest that means something.
         values: Every value, of a knob that takes names.
         runs: In force by the command line; None where it leaves that to the engine.
         drafts: It means something only while the server speculates.
@@ -33,6 +34,7 @@ class KnobSpec:
     flag: str
     kind: KnobKind
     step: float | None = None
+    least: int = 0
     values: tuple[str, ...] = ()
     runs: str | None = None
     drafts: bool = False

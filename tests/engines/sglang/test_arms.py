@@ -285,6 +285,14 @@ def test_every_configuration_starts_and_can_reach_each_best_depth(best: dict[int
     assert made.start in {step for steps in slots.values() for step in steps}
 
 
+def test_a_knob_stays_where_its_flag_stood_and_moves_no_other() -> None:
+    server = (*SERVER, "--mem-fraction-static", "0.7", "--enable-metrics", *CHAIN[len(SERVER) : -2])
+    lower = tuple("0.6" if word == "0.7" else word for word in server)
+    assert ENGINE.with_arm(server, Arm(3, (("--mem-fraction-static", "0.6"),))) == lower
+    both = ENGINE.with_arm(server, Arm(5, (("--mem-fraction-static", "0.6"), ("--max-running-requests", "8"))))
+    assert both == (*ENGINE.with_arm(lower, Arm(5)), "--max-running-requests", "8")
+
+
 # --- any command line -------------------------------------------------------------------------------------
 
 OTHERS = st.lists(

@@ -12,7 +12,7 @@ KNOWN = {
     spec.name: spec
     for spec in (
         KnobSpec(name="mem", flag="--mem", kind=KnobKind.SHARE, step=0.01, runs="0.850"),
-        KnobSpec(name="slots", flag="--slots", kind=KnobKind.WHOLE),
+        KnobSpec(name="slots", flag="--slots", kind=KnobKind.WHOLE, least=1),
         KnobSpec(name="kind", flag="--kind", kind=KnobKind.NAME, runs="fa3"),
         KnobSpec(name="flash", flag="--flash", kind=KnobKind.NAME, values=("on", "off")),
     )
@@ -77,7 +77,11 @@ def test_settings_are_arms_and_arms_are_settings() -> None:
         (("mem=80%",), "not a number"),
         (("slots=1.5",), "not a whole number"),
         (("slots=1_0",), "not a whole number"),
-        (("mem=0.8..0.9:0",), "not between 0 and 1"),
+        (("mem=0.8..0.9:0",), "a step of 0"),
+        (("mem=0.8..0.9:0.0000001",), "up to 6 decimal places"),
+        (("mem=0.8:0.1",), "a step belongs to a range"),
+        (("slots=0..8",), "at least 1, not 0"),
+        (("kind=fa3..triton",), "names, which have no range"),
         (("slots=1..9:0",), "a step of 0"),
         (("mem=0.000001..0.9:0.000001",), "more than 64"),
         (("mem=0.85",), "nothing to try"),
@@ -89,3 +93,9 @@ def test_settings_are_arms_and_arms_are_settings() -> None:
 def test_what_is_no_range_is_one_error(texts: tuple[str, ...], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         parsed(*texts)
+
+
+def test_the_example_is_of_the_knob_that_was_asked_for() -> None:
+    with pytest.raises(UsageError) as caught:
+        parsed("slots=many")
+    assert str(caught.value.next_step).startswith("--knob slots=8..64")

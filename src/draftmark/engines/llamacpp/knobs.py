@@ -26,6 +26,7 @@ def knobs_of(command: Sequence[str]) -> tuple[KnobSpec, ...]:
             flag=entry["names"][0],
             kind=KnobKind(entry["kind"]),
             step=entry.get("step"),
+            least=entry.get("least", 0),
             values=tuple(entry.get("values", ())),
             runs=value_of(command, entry["names"]),
             source=entry["source"],

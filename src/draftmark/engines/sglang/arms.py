@@ -266,26 +266,39 @@ def with_arm(command: Sequence[str], arm: Arm, rules: Rules, *, bring: str | Non
     """
     parsed = parse(command, rules)
     others = tuple(knob for knob in arm.knobs if knob[0] not in (ADAPTIVE, ADAPTIVE_CONFIG, TOPK, TOKENS))
-    knobs = {meant(name, rules)[0].name if len(meant(name, rules)) == 1 else name for name, _ in others}
+    shape = Arm(arm.depth, tuple(knob for knob in arm.knobs if knob not in others))
     method = method_of(parsed)
+    gone: list[Given] = []
+    words: tuple[str, ...] = ()
     if arm.depth == 0:
         gone = [each for each in parsed.given if each.name in facts()["off"]["flags"]]
-        words: tuple[str, ...] = ()
-    elif not others and method is not None and arm == arm_of(command, rules):
-        return tuple(command)
-    else:
+    elif method is None or shape != arm_of(command, rules):
         name = _brought(bring) if method is None else method
         words = (*(() if method else (ALGORITHM, name)), *_shape_words(parsed, arm, name, rules))
         owned = _SHAPE if known_method(name, rules)["family"] == "chain" else _BLOCK_SHAPE
         gone = [each for each in parsed.given if each.name in owned]
         if method is None:
             gone += [each for each in parsed.given if each.name == ALGORITHM]
-    if all(parsed.value(name) == value or (not value and parsed.has(name)) for name, value in others):
-        others = ()
-    else:
-        gone += [each for each in parsed.given if each.name in knobs]
-    words += tuple(word for name, value in others for word in (name, *((value,) if value else ())))
-    return _replaced(command, parsed, gone, words)
+    changed = _replaced(command, parsed, gone, words) if gone or words else tuple(command)
+    for name, value in others:
+        changed = _with_flag(changed, name, value, rules)
+    return changed
+
+
+def _with_flag(command: Sequence[str], name: str, value: str, rules: Rules) -> tuple[str, ...]:
+    """One knob where its flag stood; a new one behind the drafting flags."""
+    parsed = parse(command, rules)
+    if parsed.value(name) == value or (not value and parsed.has(name)):
+        return tuple(command)
+    known = meant(name, rules)
+    canonical = known[0].name if len(known) == 1 else name
+    words = (name, value) if value else (name,)
+    gone = [each for each in parsed.given if each.name == canonical]
+    if gone:
+        return _replaced(command, parsed, gone, words)
+    drafting = {ALGORITHM, *_SHAPE, *_BLOCK_SHAPE}
+    at = max((each.stop for each in parsed.given if each.name in drafting), default=len(command))
+    return (*command[:at], *words, *command[at:])
 
 
 def _replaced(command: Sequence[str], parsed: Parsed, gone: list[Given], words: tuple[str, ...]) -> tuple[str, ...]:

@@ -40,6 +40,7 @@ def knobs_of(command: Sequence[str], rules: Rules) -> tuple[KnobSpec, ...]:
                 flag=flag,
                 kind=KnobKind(entry["kind"]),
                 step=entry.get("step"),
+                least=entry.get("least", 0),
                 runs=_shape_value(command, flag, rules) if shape and method else parsed.value(flag),
                 drafts=shape,
                 source=entry["source"],

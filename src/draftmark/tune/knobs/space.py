@@ -17,7 +17,11 @@ Point = tuple[int, ...]
 
 _MOST_VALUES = 64  # of one knob: more is a typing slip
 _MOST_KNOBS = 8  # subsets of knobs are weighed one by one
-_EXAMPLES = "--knob mem-fraction=0.80..0.92, =0.80..0.92:0.02 with a step, or =0.85,0.90"
+_EXAMPLES = {
+    KnobKind.SHARE: "=0.80..0.92, =0.80..0.92:0.02 with a step, or =0.85,0.90",
+    KnobKind.WHOLE: "=8..64, =8..64:8 with a step, or =8,48",
+    KnobKind.NAME: "=NAME,NAME",
+}
 _NUMBER = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,6})?|\.[0-9]{1,6}", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", re.ASCII)
 
@@ -93,7 +97,8 @@ def parse_knobs(texts: Sequence[str], known: Mapping[str, KnobSpec], engine: str
     for text in texts:
         name, equals, wanted = (piece.strip() for piece in text.partition("="))
         if not equals or not wanted:
-            raise UsageError(f"--knob {text}: a range is missing", next_step=_EXAMPLES)
+            example = _example(known[name]) if name in known else "--knob NAME=LOW..HIGH or NAME=A,B,C"
+            raise UsageError(f"--knob {text}: a range is missing", next_step=example)
         if name not in known:
             raise UsageError(
                 f"{engine} has no knob {name!r}", evidence=(f"--knob {text}",),
@@ -119,17 +124,19 @@ def _knob(spec: KnobSpec, wanted: str, text: str) -> Knob:
         if runs is not None and not names:
             levels.sort(key=lambda value: Decimal(str(value)))
     if len(levels) < 2:
-        raise UsageError(f"--knob {text}: nothing to try, the service runs with {runs}", next_step=_EXAMPLES)
+        raise UsageError(f"--knob {text}: nothing to try, the service runs with {runs}", next_step=_example(spec))
     return Knob(name=spec.name, flag=spec.flag, levels=tuple(levels), runs=levels.index(runs), ordered=not names)
 
 
 def _names(spec: KnobSpec, wanted: str, text: str) -> list[str]:
     values = list(dict.fromkeys(piece.strip() for piece in wanted.split(",")))
     for value in values:
+        if ".." in value:
+            raise UsageError(f"--knob {text}: {spec.name} takes names, which have no range", next_step=_example(spec))
         if not _NAME.fullmatch(value) or (spec.values and value not in spec.values):
             raise UsageError(
                 f"--knob {text}: {spec.name} does not take {value!r}",
-                next_step=f"it takes: {', '.join(spec.values)}" if spec.values else f"--knob {spec.name}=NAME,NAME",
+                next_step=f"it takes: {', '.join(spec.values)}" if spec.values else _example(spec),
             )
     return values
 
@@ -141,21 +148,21 @@ def _numbers(spec: KnobSpec, wanted: str, text: str) -> list[str]:
         low, dots, high = (piece.strip() for piece in span.partition(".."))
         first = _number(spec, low, text)
         last = _number(spec, high, text) if dots else first
+        if not dots and colon:
+            raise UsageError(f"--knob {text}: a step belongs to a range", next_step=_example(spec))
         if last < first:
             raise UsageError(f"--knob {text}: {span} runs backwards", next_step=f"write {high}..{low}")
-        values.update(_steps(spec, first, last, _number(spec, step, text) if colon else None, text))
+        values.update(_steps(spec, first, last, _step(spec, step, text) if colon else None, text))
     if len(values) > _MOST_VALUES:
-        raise UsageError(f"--knob {text}: more than {_MOST_VALUES} values", next_step=_EXAMPLES)
+        raise UsageError(f"--knob {text}: more than {_MOST_VALUES} values", next_step=_example(spec))
     return [_plain(value) for value in sorted(values)]
 
 
 def _steps(spec: KnobSpec, first: Decimal, last: Decimal, step: Decimal | None, text: str) -> set[Decimal]:
     """Both ends, and what lies between: by the step, or doubling where the engine's knob has none."""
-    if step is not None and step <= 0:
-        raise UsageError(f"--knob {text}: a step of 0", next_step=_EXAMPLES)
     by = step if step is not None else None if spec.step is None else Decimal(str(spec.step))
     if by is not None and (last - first) / by > _MOST_VALUES:
-        raise UsageError(f"--knob {text}: more than {_MOST_VALUES} values", next_step=_EXAMPLES)
+        raise UsageError(f"--knob {text}: more than {_MOST_VALUES} values", next_step=_example(spec))
     found, value = {last}, first
     while value < last:
         found.add(value)
@@ -164,13 +171,35 @@ def _steps(spec: KnobSpec, first: Decimal, last: Decimal, step: Decimal | None, 
 
 
 def _number(spec: KnobSpec, piece: str, text: str) -> Decimal:
+    """A value that the engine could take."""
+    value = _told(spec, piece, text)
+    if spec.kind is KnobKind.SHARE and not 0 < value < 1:
+        raise UsageError(f"--knob {text}: {piece} is not between 0 and 1", next_step=_example(spec))
+    if spec.kind is KnobKind.WHOLE and value < spec.least:
+        raise UsageError(
+            f"--knob {text}: {spec.name} is at least {spec.least}, not {piece}", next_step=_example(spec)
+        )
+    return value
+
+
+def _step(spec: KnobSpec, piece: str, text: str) -> Decimal:
+    step = _told(spec, piece, text)
+    if step <= 0:
+        raise UsageError(f"--knob {text}: a step of 0", next_step=_example(spec))
+    return step
+
+
+def _told(spec: KnobSpec, piece: str, text: str) -> Decimal:
+    """A number as it is written: of no more digits than an engine would be given."""
     value = Decimal(piece) if _is_number(piece) else None
     if value is None or (spec.kind is KnobKind.WHOLE and value != int(value)):
-        what = "a whole number from 0" if spec.kind is KnobKind.WHOLE else "a number from 0 to 1"
-        raise UsageError(f"--knob {text}: {piece!r} is not {what}", next_step=_EXAMPLES)
-    if spec.kind is KnobKind.SHARE and not 0 < value < 1:
-        raise UsageError(f"--knob {text}: {piece} is not between 0 and 1", next_step=_EXAMPLES)
+        what = "a whole number" if spec.kind is KnobKind.WHOLE else "a number of up to 6 decimal places"
+        raise UsageError(f"--knob {text}: {piece!r} is not {what}", next_step=_example(spec))
     return value
+
+
+def _example(spec: KnobSpec) -> str:
+    return f"--knob {spec.name}{_EXAMPLES[spec.kind]}"
 
 
 def _is_number(text: str) -> bool:
