@@ -49,3 +49,10 @@ def test_a_file_that_is_no_surface_is_status_2(
     assert out == ""
     assert "bad.json" in err
     assert "Traceback" not in err
+
+
+def test_what_a_file_says_cannot_drive_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "loud.json"
+    path.write_text(json.dumps({"0": 100, "2": {"fits": False, "because": "\x1b[31mred\u202e"}}))
+    assert main(["tune", "--surface", str(path)]) == 0
+    assert r"depth 2: \x1b[31mred\u202e" in capsys.readouterr().out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -314,3 +315,32 @@ def test_any_file_is_a_surface_or_an_error(depths: dict[str, Any], top: dict[str
         surface.baseline,
         *(step["depth"] for step in told["steps"]),
     }
+
+
+@pytest.mark.parametrize(
+    ("top", "entry", "said"),
+    [
+        ({"noise": -1}, {}, "noise '-1'"),
+        ({"noise": 500}, {}, "noise '500'"),
+        ({"tie_margin": 5}, {}, "tie_margin '5'"),
+        ({"minutes": -3}, {}, "takes no time"),
+        ({"experts": {"total": 0, "active": 8}}, {}, "experts"),
+        ({"concurrency": 0}, {}, "concurrency '0'"),
+        ({"concurrency": [1, 8]}, {"tok_s": [120]}, "1 figures for 2 concurrencies"),
+        ({}, {"max_running_requests": -4}, "depth 2: max_running_requests '-4'"),
+        ({}, {"accept_len": 9}, "more than its drafts allow"),
+        ({}, {"histogram": [1, 2, 3, 4]}, "not one of its 2 drafts"),
+        ({}, {"histogram": [0, 0, 0]}, "not one of its 2 drafts"),
+    ],
+)
+def test_what_is_told_and_not_used_is_said(top: dict[str, Any], entry: dict[str, Any], said: str) -> None:
+    surface = parsed({"depths": {"0": {"tok_s": {"1": 100}}, "2": {"tok_s": 120, **entry}}, **top})
+    assert any(said in line for line in surface.assumed)
+    assert surface.entries[2].acceptance is None
+
+
+def test_what_is_no_depth_is_said_and_minus_one_is_none() -> None:
+    surface = parsed({"depths": {"-1": 90, "two": 5, "0": 100, "1": None, "3": {"tok_s": math.nan}}})
+    assert list(surface.entries) == [0, 1, 3]
+    assert {"'-1' is no depth, and left out", "'two' is no depth, and left out"} <= set(surface.assumed)
+    assert surface.entries[3].refused == "nothing is recorded"

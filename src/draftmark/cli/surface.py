@@ -8,6 +8,7 @@ from typing import Any
 
 from draftmark.cli.output import print_json, progress_console, result_console
 from draftmark.errors import BadInputError
+from draftmark.report.figures import visible
 from draftmark.tune import surface, surface_file
 
 _LARGEST = 16 * 2**20  # bytes
@@ -25,7 +26,7 @@ def run(path: Path, *, as_json: bool) -> int:
     done = surface.replay(surface_file.read(_text(path), str(path)))
     steps = progress_console() if as_json else result_console()
     for line in _lines(done):
-        steps.print(line, markup=False, soft_wrap=True)
+        steps.print(visible(line), markup=False, soft_wrap=True)
     if as_json:
         print_json(surface.document(done, str(path)))
     return done.exit_status

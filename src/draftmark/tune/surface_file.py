@@ -15,6 +15,8 @@ from draftmark.tune.acceptance_model import AcceptanceEvidence
 
 _SLOWEST, _FASTEST = 1e-6, 1e9  # tokens per second
 _NOISE, _MARGIN = 0.03, 0.02
+_ROUNDED = 0.05  # an accept length that somebody rounded
+_NAMED = 5  # slips that are told one by one
 _ROUNDS = 500  # taken for counted where a histogram holds shares
 _LISTS = ("depths", "arms", "surface", "entries", "points", "results")
 _TOK_S = ("tok_s", "output_tok_s", "tok/s", "tokens_per_s", "tokens_per_second", "toks")
@@ -100,7 +102,10 @@ class _Reading:
         self.trees = (
             values.number(values.first(self.top, ("topk", "eagle_topk", "speculative_eagle_topk"))) or 1
         ) > 1
-        self.levels = values.levels(values.first(self.top, ("concurrency", "concurrencies")))
+        told = values.first(self.top, ("concurrency", "concurrencies"))
+        self.levels = values.levels(told)
+        if told is not None and not self.levels:
+            self._unused("concurrency", told)
         self.raw = self._raw(data)
 
     def surface(self) -> Surface:
@@ -124,6 +129,9 @@ class _Reading:
             assumed=tuple(dict.fromkeys(self.assumed)),
         )
 
+    def _unused(self, key: str, told: Any) -> None:
+        self.assumed.append(f"{key} {str(told)[:40]!r} is not understood, and left out")
+
     # --- depths -------------------------------------------------------------------------------------------
 
     def _raw(self, data: Any) -> dict[int, Any]:
@@ -143,15 +151,19 @@ class _Reading:
         else:
             return {}
         found: dict[int, Any] = {}
+        foreign: list[str] = []
         for key, entry in pairs:
             depth = values.depth(key)
             if depth is None:
+                foreign.append(str(key)[:40])
                 continue
             if depth > values.DEEPEST:
                 _bad(self.name, f"names depth {depth}; more than {values.DEEPEST} is a slip")
             if depth in found:
                 _bad(self.name, f"names depth {depth} twice")
             found[depth] = entry
+        if found and value is not self.top:  # at the top other keys stand beside the depths
+            self.assumed += [f"{name!r} is no depth, and left out" for name in foreign[:_NAMED]]
         return found
 
     def _entry(self, depth: int, value: Any) -> Entry:
@@ -167,7 +179,7 @@ class _Reading:
             self.assumed.append(
                 f"depth {depth} has no figures and does not say whether it fits: it is never started"
             )
-            fits = False
+            return Entry(depth=depth, refused="nothing is recorded")
         if not fits and fits is not None:
             because = values.first(value, ("because", "reason", "why", "error"))
             return Entry(depth=depth, refused=because[:200] if isinstance(because, str) else "does not fit")
@@ -194,6 +206,10 @@ class _Reading:
             ends = {"latency": self.levels[0], "throughput": self.levels[-1]}
             told = {str(c): value[key].get("tok_s") for key, c in ends.items() if isinstance(value.get(key), dict)}
         if isinstance(told, list):
+            if len(told) != len(self.levels):
+                self.assumed.append(
+                    f"depth {depth} has {len(told)} figures for {len(self.levels)} concurrencies: the first count"
+                )
             told = {str(c): figure for c, figure in zip(self.levels, told, strict=False)}
         if not isinstance(told, dict):
             figure = values.number(told)
@@ -225,6 +241,8 @@ class _Reading:
             number = values.number(told)
             if number is not None and number >= 1:
                 return int(min(number, values.LARGEST))
+            if told is not None:
+                self._unused(f"depth {depth}: max_running_requests", told)
         return None
 
     # --- acceptance ---------------------------------------------------------------------------------------
@@ -246,8 +264,13 @@ class _Reading:
             told = value.get(key)
             each = [values.number(v) for v in (told.values() if isinstance(told, dict) else [told])]
             known = [v for v in each if v is not None and v >= 1.0]
-            if known:
-                return acceptance.from_length(depth, math.fsum(known) / len(known), tree=self.trees)
+            length = math.fsum(known) / len(known) if known else 0.0
+            if length > depth + 1.0 + _ROUNDED:
+                self.assumed.append(
+                    f"depth {depth}: an accept length of {length:g} is more than its drafts allow, and left out"
+                )
+            elif known:
+                return acceptance.from_length(depth, length, tree=self.trees)
         drafted, accepted = values.number(value.get("drafted_tokens")), values.number(value.get("accepted_tokens"))
         if drafted and accepted is not None:
             return acceptance.from_totals(depth, drafted, accepted)
@@ -263,6 +286,9 @@ class _Reading:
         if len(counts) == depth + 2 and counts[0] == 0.0:
             self.assumed.append(f"depth {depth}: its histogram is taken to count accept lengths from 1 on")
             counts = counts[1:]
+        if not any(counts) or any(counts[depth + 1 :]):
+            self.assumed.append(f"depth {depth}: its histogram is not one of its {depth} drafts, and left out")
+            return []
         if math.fsum(counts) <= 1.5:
             self.assumed.append(f"histograms that hold shares are taken to be of {_ROUNDS} rounds")
             counts = [count * _ROUNDS for count in counts]
@@ -325,14 +351,21 @@ class _Reading:
         if noise is not None and 0.5 < noise <= 50.0:
             self.assumed.append(f"noise {noise:g} is taken for percent")
             noise /= 100.0
+        elif told is not None and (noise is None or not 0.0 <= noise <= 0.5):
+            self._unused("noise", told)
         if noise is None or not 0.0 <= noise <= 0.5:
             self.assumed.append(f"a figure's noise is taken to be {_NOISE:.0%}")
             return _NOISE
         return noise
 
     def _margin(self) -> float:
-        margin = values.number(values.first(self.top, ("tie_margin", "margin")))
-        return margin if margin is not None and 0.0 <= margin < 1.0 else _MARGIN
+        told = values.first(self.top, ("tie_margin", "margin"))
+        margin = values.number(told)
+        if margin is not None and 0.0 <= margin < 1.0:
+            return margin
+        if told is not None:
+            self._unused("tie_margin", told)
+        return _MARGIN
 
     def _experts(self) -> tuple[int, int] | None:
         """Of a mixture: how many there are in a layer, and how many a token chooses."""
@@ -340,6 +373,8 @@ class _Reading:
         pair = [told.get("total"), told.get("active")] if isinstance(told, dict) else told
         numbers = values.numbers(pair)
         if len(numbers) != 2 or not 1 <= numbers[1] <= numbers[0] <= values.LARGEST:
+            if told is not None:
+                self._unused("experts", told)
             return None
         return int(numbers[0]), int(numbers[1])
 
@@ -347,4 +382,6 @@ class _Reading:
         minutes = values.number(values.first(self.top, ("minutes", "restart_minutes", "minutes_per_restart")))
         seconds = values.number(values.first(self.top, ("restart_s", "start_s", "seconds")))
         told = minutes if minutes is not None else None if seconds is None else seconds / 60.0
+        if told is not None and told <= 0.0:
+            self.assumed.append("a restart takes no time by this file: left out")
         return told if told is not None and told > 0 else None
