@@ -50,6 +50,27 @@ def test_every_measured_arm_has_its_rate_and_its_whole_interval_on_every_axis(
                 assert said in printed.text
 
 
+@pytest.mark.parametrize("width", [72, 80, 120])
+def test_arms_that_differ_in_a_knob_are_told_apart(load: Load, screen: Any, width: int) -> None:
+    document = load("eleven")
+    for arm, share in zip(document["arms"][2:4], ("0.78", "0.8"), strict=True):
+        arm["label"] = f"depth 3, mem-fraction-static={share}, max-running-requests=8"
+    ratio = {"ratio": 1.25, "low": 1.2, "high": 1.31}
+    document["knobs"] = [
+        {"knob": "max-running-requests", "values": ["4", "8"], "runs": None, "chance": 0.93, "dropped": False,
+         "most": "8", "latency": ratio, "throughput": None},
+    ]  # fmt: skip
+    printed = screen(width)
+    print_result(document, printed.console)
+    assert max(map(cell_len, printed.lines)) <= width
+    table = printed.text.partition("not measured")[0]
+    assert "mem-fraction-static=0.78," in table
+    assert "mem-fraction-static=0.8," in table
+    said = " ".join(printed.text.split())
+    assert "max-running-requests 93% likely to matter; ran with the default of the engine; tried 4, 8" in said
+    assert "8 moves most: 1.25x (1.20–1.31) for a single request" in said
+
+
 def rows_of(printed: Any, label: str) -> list[str]:
     """The table's lines of that arm; an arm's row is indented, a sentence about it is not."""
     return [line for line in printed.lines if line.startswith(f"  {label} ")]

@@ -71,6 +71,21 @@ def rows(knobs: tuple[KnobView, ...]) -> list[tuple[str, ...]]:
     ]
 
 
+def sentences(knob: KnobView) -> list[str]:
+    """The same in words: seven columns are more than a terminal has."""
+    others = tuple(value for value in knob.values if value != knob.runs)
+    matters = _matters(knob).replace("likely", "likely to matter").removeprefix("no: ")
+    said = [f"{matters}; ran with {knob.runs or 'the default of the engine'}; tried {_span(others)}"]
+    if knob.most is not None:
+        moved = [
+            f"{_told(ratio)} {where}"
+            for ratio, where in ((knob.latency, "for a single request"), (knob.throughput, "at the highest load"))
+            if ratio is not None
+        ]
+        said.append(f"{knob.most} moves most: {', '.join(moved)}")
+    return said
+
+
 def _span(values: tuple[str, ...]) -> str:
     return ", ".join(values) if len(values) <= 4 else f"{values[0]} to {values[-1]}"
 

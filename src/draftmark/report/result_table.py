@@ -65,10 +65,13 @@ def result_table(view: ResultView, width: int) -> list[Row]:
     if not axes:
         return []
     heads = {at_once(axis.concurrency) for axis in axes}
-    label_width = min(LABEL_LIMIT, max(*(cell_len(arm.label) + 3 for arm in view.measured), *map(cell_len, heads)))
+    longest = max(*(cell_len(arm.label) + 3 for arm in view.measured), *map(cell_len, heads))
     columns = tuple(column for column in COLUMNS if not column.detail)
     per_block = max(sum(1 for _ in group) for _, group in groupby(axes, key=lambda axis: axis.concurrency))
     groups = {axis.name: _group(view, axis, columns) for axis in axes}
+    # Arms with knobs differ at the end of long labels, so that these go before workloads side by side.
+    widest = max(cell_len(group[0]) for group in groups.values())
+    label_width = min(max(LABEL_LIMIT, width - widest), longest)
     room = width - label_width
     side_by_side = _fitting(groups, per_block, room)
     detailed = {axis.name: _group(view, axis, COLUMNS) for axis in axes}
@@ -96,7 +99,9 @@ def _block(
     labels = ["", *(f"  {arm.label}" for arm in view.measured)]
     for place, label in enumerate(labels):
         cells = GAP.join(groups[axis.name][place] for axis in axes)
-        rows.append(Row((_cut(label, label_width) + cells).rstrip(), "dim" if place == 0 else ""))
+        first, *further = _folded(label, label_width)
+        rows.append(Row((first + cells).rstrip(), "dim" if place == 0 else ""))
+        rows += [Row(line.rstrip()) for line in further]
     return [*rows, Row("")]
 
 
@@ -153,6 +158,15 @@ def _legend(view: ResultView, axes: Sequence[AxisView]) -> list[Row]:
 def _align(cell: str, width: int, align: str) -> str:
     space = " " * (width - cell_len(cell))
     return cell + space if align == "<" else space + cell
+
+
+def _folded(label: str, width: int) -> list[str]:
+    """A label as lines of this width, broken between its knobs."""
+    lines, rest = [label], label
+    while cell_len(rest) > width - 1 and (at := rest.rfind(", ", 0, width - 1)) > 0:
+        lines[-1], rest = rest[: at + 1], f"    {rest[at + 2 :]}"
+        lines.append(rest)
+    return [_cut(line, width) for line in lines]
 
 
 def _cut(text: str, width: int) -> str:

@@ -12,11 +12,10 @@ from draftmark.report import figures
 from draftmark.report.bench_table import print_bench
 from draftmark.report.console import hanging, heading, line, raw_line
 from draftmark.report.figures import plural, visible
-from draftmark.report.knob_table import HEADS, knobs_in, rows
+from draftmark.report.knob_table import knobs_in, sentences
 from draftmark.report.reading import read_result
 from draftmark.report.result_table import result_table
 from draftmark.report.terminal_documents import print_compare, print_inspect, print_plan
-from draftmark.report.terminal_tables import add_row, table_of
 from draftmark.report.view import ResultView
 from draftmark.report.words import outcome, proof, reason, restored, status, trial_note
 
@@ -101,10 +100,10 @@ def _print_knobs(result: Mapping[str, Any], console: Console) -> None:
     if not knobs:
         return
     heading(console, "knobs")
-    table = table_of(*((head, "<") for head in HEADS))
-    for row in rows(knobs):
-        add_row(table, console, *row)
-    console.print(table)
+    width = max(len(knob.name) for knob in knobs)
+    for knob in knobs:
+        for place, said in enumerate(sentences(knob)):
+            hanging(console, f"  {'' if place else visible(knob.name):<{width}}  ", visible(said))
 
 
 def _print_unmeasured(view: ResultView, console: Console) -> None:
