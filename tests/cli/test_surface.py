@@ -56,3 +56,17 @@ def test_what_a_file_says_cannot_drive_the_terminal(tmp_path: Path, capsys: pyte
     path.write_text(json.dumps({"0": 100, "2": {"fits": False, "because": "\x1b[31mred\u202e"}}))
     assert main(["tune", "--surface", str(path)]) == 0
     assert r"depth 2: \x1b[31mred\u202e" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--cluster", "auto", "--depth", "0..3"), "given with it: --depth, --cluster"),
+        (("unit:llm.service",), "given with it: unit:llm.service"),
+    ],
+)
+def test_what_concerns_a_server_is_refused(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], said: str
+) -> None:
+    assert main(["tune", "--surface", str(FOUNDING), *words]) == 2
+    assert said in capsys.readouterr().err

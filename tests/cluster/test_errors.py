@@ -58,11 +58,18 @@ def test_a_cluster_that_is_not_there_is_an_error_with_a_next_step(
         ((SIM, "--host", "gpu1"), "--host names one computer"),
         ((SIM, "--search", "forecast"), "a forecast asks for one start after the other"),
         ((SIM, "--knob", "mem-fraction=0.8..0.9"), "a search of knobs asks for one start after the other"),
+        (("unit:llm.service",), "this is a service of one host"),
     ],
 )
 def test_options_that_contradict_it(capsys: pytest.CaptureFixture[str], words: tuple[str, ...], part: str) -> None:
     status, said = run(capsys, *words, "--cluster", "auto")
     assert (status, part in said) == (2, True), said
+
+
+@pytest.mark.parametrize("address", ["", "nonsense", "host:port", "http://h:1/", "h:1 "])
+def test_what_is_no_address_is_not_tried(capsys: pytest.CaptureFixture[str], address: str) -> None:
+    status, said = run(capsys, SIM, "--cluster", address)
+    assert (status, "is no address of a Ray cluster" in said) == (2, True), said
 
 
 @pytest.mark.parametrize(

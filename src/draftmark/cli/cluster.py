@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shlex
 import shutil
 import tempfile
@@ -19,9 +20,11 @@ from draftmark import __version__
 from draftmark.cli import compose
 from draftmark.cli.engines import version_of
 from draftmark.cli.hosts import is_remote
+from draftmark.cli.output import progress_console
 from draftmark.cli.target import CommandTarget, Target
 from draftmark.errors import RefusedError, UsageError
 from draftmark.model import Fit, Node
+from draftmark.report.figures import plural
 from draftmark.run.records import FORECAST, RunInfo, Slot, decode, encode_line
 from draftmark.tune.job import Job, Look, Service, Sight, Word
 from draftmark.tune.measuring import Axis, Limits
@@ -30,6 +33,8 @@ if TYPE_CHECKING:
     from draftmark.cluster.connection import Cluster
 
 _FOREIGN_CORES = 0.25
+_ADDRESS = re.compile(r"auto|(?:ray://)?(?:\[[0-9a-f:.]+\]|[^\s:/\[\]]+):[0-9]{1,5}", re.ASCII | re.IGNORECASE)
+_OF_ONE_HOST = ("unit:", "url:", "docker:", "pod:", "job:")
 LOG = "cluster.log"
 """In a run directory: what Ray had to say here."""
 
@@ -133,7 +138,7 @@ def opened(args: argparse.Namespace) -> Iterator[Field | None]:
     """The nodes that the arguments ask for, reserved until the block ends; None where they ask for none.
 
     Raises:
-        UsageError: The service is none that a cluster can run, or Ray is not installed.
+        UsageError: The service is none that a cluster can run, the address is none, or Ray is not installed.
         HostError: The cluster cannot be reached.
         RefusedError: No node can run it, or the nodes have different versions of its engine.
     """
@@ -142,22 +147,37 @@ def opened(args: argparse.Namespace) -> Iterator[Field | None]:
         yield None
         return
     _refuse(args)
+    if str(args.service).startswith(_OF_ONE_HOST):  # before it is looked for here
+        raise _of_one_host(args.service)
     target = compose.target(args)
     if not isinstance(target, CommandTarget):
-        raise UsageError(
-            "a cluster runs command lines, and this is a service of one host",
-            evidence=(target.shown,),
-            next_step='give its command line: cmd:"…"; or leave --cluster out',
-        )
+        raise _of_one_host(target.shown)
     from draftmark.cluster.connection import Cluster
 
     with tempfile.TemporaryDirectory(prefix="draftmark-cluster-") as scratch:
         log = Path(scratch) / LOG
+        console = progress_console()
+        console.print(f"connecting to the Ray cluster at {address}", markup=False, soft_wrap=True, style="dim")
         with Cluster(address, log) as cluster:
+            asked = f"asking {plural(len(cluster.nodes), 'node')} what can run there"
+            console.print(asked, markup=False, soft_wrap=True, style="dim")
             yield _looked(args, target, cluster, log)
 
 
+def _of_one_host(shown: str) -> UsageError:
+    return UsageError(
+        "a cluster runs command lines, and this is a service of one host",
+        evidence=(shown,),
+        next_step='give its command line: cmd:"…"; or leave --cluster out',
+    )
+
+
 def _refuse(args: argparse.Namespace) -> None:
+    if not _ADDRESS.fullmatch(args.cluster):
+        raise UsageError(
+            f"--cluster {args.cluster!r} is no address of a Ray cluster",
+            next_step="HOST:PORT, auto, or ray://HOST:PORT; ray status on one of its hosts names it",
+        )
     if is_remote(args):
         raise UsageError(
             "--host names one computer, --cluster many",

@@ -42,6 +42,7 @@ from draftmark.tune.runner import Journal, Sweep
 from draftmark.tune.startup import refuse_taken
 from draftmark.tune.trial import TrialRunner
 
+_DEFAULT_SERVICE = "embedded:"
 _START_S = 600.0
 # What a run fixes at its beginning; giving it again with --resume would be ignored.
 _FIXED = (
@@ -63,7 +64,7 @@ _FIXED = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    options.service(parser, default="embedded:")
+    options.service(parser, default=_DEFAULT_SERVICE)
     options.sweep(parser)
     options.workload(parser)
     load_options.add_arguments(parser, tuning=True)
@@ -88,6 +89,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Tune a service."""
     if args.surface is not None:
+        _surface_alone(args)
         return surface.run(args.surface, as_json=args.json)
     before = RunDirectory.open(args.resume) if args.resume is not None else None
     if before is not None:
@@ -113,6 +115,27 @@ def run(args: argparse.Namespace) -> int:
     if result["exit_status"] == 40:
         progress_console().print(next_step(result, str(path)), markup=False, soft_wrap=True)
     return 0 if args.keep and result["exit_status"] == 10 else int(result["exit_status"])
+
+
+def _surface_alone(args: argparse.Namespace) -> None:
+    """What concerns a server means nothing where none is started; the file itself has baseline and margin.
+
+    Raises:
+        UsageError: Such an option, or a service, was given as well.
+    """
+    names = (*_FIXED, "resume", "host", "cluster", "study")
+    given = [
+        f"--{name.replace('_', '-')}" for name in names if getattr(args, name) not in (None, FORECAST)
+    ]  # a forecast is what it is
+    if args.service != _DEFAULT_SERVICE:
+        given.insert(0, args.service)
+    if given:
+        raise UsageError(
+            "--surface starts no server: its file has all that is searched",
+            evidence=(f"given with it: {', '.join(given)}",),
+            next_step="leave that out; depths, concurrency, objective and tie_margin are keys of the file: "
+            "docs/search.md",
+        )
 
 
 def _carried_out(

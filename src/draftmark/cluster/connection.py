@@ -20,6 +20,7 @@ from draftmark.errors import HostError, UsageError
 from draftmark.model import Node, NodeEvent
 
 INSTALL = "pip install 'draftmark[cluster]'"
+_CLIENT = "ray[client]"
 _CONNECT_S = 90.0
 _LOOK_S = 720.0
 _END_S = 60.0
@@ -152,7 +153,9 @@ class Cluster:
         raise HostError(
             f"the Ray cluster at {self.address} cannot be reached",
             evidence=evidence,
-            next_step="on a host of the cluster: ray status; to make one: ray start --head there, and here: "
+            next_step=f"pip install '{_CLIENT}'; or, on a host of the cluster: --cluster auto"
+            if any(_CLIENT in each for each in evidence)
+            else "on a host of the cluster: ray status; to make one: ray start --head there, and here: "
             "ray start --address HOST:PORT --num-cpus 0 --num-gpus 0",
         )
 
