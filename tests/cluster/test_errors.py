@@ -16,6 +16,9 @@ from draftmark.cli.cluster import _reserved, _sight
 from draftmark.cli.main import main
 from draftmark.cli.trial import _look
 from draftmark.cluster.bridge import nodes_of
+from draftmark.cluster.connection import Cluster
+from draftmark.cluster.wire import Report
+from draftmark.errors import HostError
 from draftmark.model import Node
 from draftmark.run.records import decode, encode_line
 from draftmark.tune.job import Look, Sight, Word
@@ -235,3 +238,20 @@ def test_this_python_is_asked_for_ray_only_where_a_cluster_is(monkeypatch: pytes
     import draftmark.cli.tune  # noqa: F401
 
     assert "ray" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("words", "step"),
+    [
+        ("Version mismatch: started with:\nRay: 2.60.0\nPython: 3.11.7\nThis:\nRay: 2.41.0\nPython: 3.12.1", "ray==…"),
+        ("Ray Client requires pip package `ray[client]`.", "pip install 'ray[client]'"),
+        ("Connection refused", "ray start --head"),
+    ],
+)
+def test_why_a_cluster_cannot_be_reached_has_its_own_next_step(tmp_path: Path, words: str, step: str) -> None:
+    cluster = Cluster("h:1", tmp_path / "cluster.log")
+    cluster._reports.put(Report(failed=("RuntimeError", words)))
+    with pytest.raises(HostError) as caught:
+        cluster._connected()
+    assert step in caught.value.next_step
+    assert caught.value.evidence[-1].endswith(words.splitlines()[-1])

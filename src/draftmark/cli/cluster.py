@@ -159,8 +159,7 @@ def opened(args: argparse.Namespace) -> Iterator[Field | None]:
         console = progress_console()
         console.print(f"connecting to the Ray cluster at {address}", markup=False, soft_wrap=True, style="dim")
         with Cluster(address, log) as cluster:
-            asked = f"asking {plural(len(cluster.nodes), 'node')} what can run there"
-            console.print(asked, markup=False, soft_wrap=True, style="dim")
+            console.print(f"asking {plural(len(cluster.nodes), 'node')} about the service", style="dim")
             yield _looked(args, target, cluster, log)
 
 

@@ -20,7 +20,16 @@ from draftmark.errors import HostError, UsageError
 from draftmark.model import Node, NodeEvent
 
 INSTALL = "pip install 'draftmark[cluster]'"
-_CLIENT = "ray[client]"
+_TOLD = 6  # lines of what Ray says: two versions, each of Ray and of Python
+_STEP = (
+    "on a host of the cluster: ray status; to make one: ray start --head there, and here: "
+    "ray start --address HOST:PORT --num-cpus 0 --num-gpus 0"
+)
+_STEPS = {  # by what Ray says
+    "ray[client]": "pip install 'ray[client]'; or run it on a host of the cluster, with --cluster auto",
+    "Version mismatch": "install Draftmark into the Python that runs Ray on the cluster, or here the cluster's "
+    "versions of Python and of Ray: pip install ray==…",
+}
 _CONNECT_S = 90.0
 _LOOK_S = 720.0
 _END_S = 60.0
@@ -146,17 +155,14 @@ class Cluster:
             return
         if report is not None and report.failed is not None:
             kind, words = report.failed
-            told = tuple(each.strip() for each in words.splitlines() if each.strip())[:4]
+            told = tuple(each.strip() for each in words.splitlines() if each.strip())[:_TOLD]
             evidence = tuple(f"{kind}: {each}" if not at else each for at, each in enumerate(told)) or (kind,)
         else:
             evidence = (f"no answer within {_CONNECT_S:.0f} s",)
         raise HostError(
             f"the Ray cluster at {self.address} cannot be reached",
             evidence=evidence,
-            next_step=f"pip install '{_CLIENT}'; or, on a host of the cluster: --cluster auto"
-            if any(_CLIENT in each for each in evidence)
-            else "on a host of the cluster: ray status; to make one: ray start --head there, and here: "
-            "ray start --address HOST:PORT --num-cpus 0 --num-gpus 0",
+            next_step=next((step for sign, step in _STEPS.items() if sign in " ".join(evidence)), _STEP),
         )
 
     def _report(self, timeout_s: float) -> Report | None:

@@ -102,8 +102,8 @@ class OptunaStudy:
             raise BadInputError(
                 f"the study at {without_password(self._url)} cannot be used",
                 evidence=(f"{type(error).__name__}: {told}",),
-                next_step="check --study: sqlite:////path/study.db or postgresql://user@host/database, "
-                "with the database's driver installed",
+                next_step="check --study: sqlite:////path/study.db, or postgresql://HOST/DATABASE with its driver: "
+                "pip install psycopg2-binary",
             ) from error
 
     # --- kept ---------------------------------------------------------------------------------------------
