@@ -183,3 +183,12 @@ def test_rounds_of_another_model_are_refused(draftmark: Said, command: str, tmp_
     status, _, err = draftmark("inspect", f"cmd:{command}", "--measured", str(run.path), *VERSION)
     assert status == 2
     assert "another number of GPUs" in err
+
+
+SIM = "cmd:draftmark sim --model qwen35-122b --gpus 4xrtx-pro-6000 --sglang-version 0.5.12"
+
+
+def test_a_simulated_server_has_the_roofline_of_what_it_simulates(draftmark: Said) -> None:
+    """The founding case: experts of width 256 a card wait for memory at the 17 to 21 requests that were served."""
+    told = document(draftmark("inspect", f"{SIM} -- {NEXTN}", "--json", card=""))
+    assert "expert width 256 (1,024 over 4 cards): memory-bound up to c = 1,799 at depth 4" in told["sentences"][0]

@@ -150,6 +150,11 @@ def _dispatch(words: list[str]) -> int:
         _load(_HIDDEN[verb][0]).add_arguments(commands.add_parser(verb, description=_HIDDEN[verb][1]))
     try:
         args = parser.parse_args(_joined(words) if verb == "fit" else words)
+    except UsageError as error:
+        if verb == "sim" and error.what.startswith("unrecognized"):
+            step = "SGLang's own flags stand behind --: draftmark sim --model … -- --mem-fraction-static 0.8"
+            raise UsageError(error.what, next_step=step) from None
+        raise
     except SystemExit as told:  # help, or the version: whether that could be written is seen as for a verb
         return int(told.code or 0)
     if args.verb is None:

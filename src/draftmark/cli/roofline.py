@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,9 @@ from draftmark.engines.sglang.engine import SGLang
 from draftmark.engines.sglang.roofline import same_model, served
 from draftmark.errors import BadInputError, DraftmarkError, UsageError
 from draftmark.model import Arm, Gpu
+from draftmark.ports import FitScene
+from draftmark.sim.engine import SimulatedSGLang
+from draftmark.sim.words import place_of
 
 if TYPE_CHECKING:
     from draftmark.cli.target import Target
@@ -54,11 +58,11 @@ def described(
     """
     if not isinstance(target.engine, SGLang):
         return None
-    engine, rounds = target.engine, () if measured is None else _rounds(measured, target)
-    wanted = tuple(depths) if depths is not None else (engine.depth(target.command) or _ASKED_DEPTH,)
+    rounds = () if measured is None else _rounds(measured, target)
     try:
-        drafting = _drafting(target.command, engine, max(wanted))
-        found = served(target.command, drafting, scene_of(target, gpus=gpus), target.version)
+        engine, command, scene = _stage(target, target.engine, gpus)
+        wanted = tuple(depths) if depths is not None else (engine.depth(command) or _ASKED_DEPTH,)
+        found = served(command, _drafting(command, engine, max(wanted)), scene, scene.version)
         if found is None:
             return None
         drafts = found[0].draft != "unknown" or depths is not None
@@ -87,6 +91,21 @@ def shape_of(target: Target, depth: int) -> ModelShape | None:
     return None if found is None else found[0].shape
 
 
+def _stage(target: Target, engine: SGLang, gpus: tuple[Gpu, ...]) -> tuple[SGLang, tuple[str, ...], FitScene]:
+    """Engine, command line and host; of a simulated server those that are simulated."""
+    scene = scene_of(target, gpus=gpus)
+    if not isinstance(engine, SimulatedSGLang):
+        return engine, target.command, scene
+    scene = engine.scene(target.command, scene)
+    return (*engine.stands_for(target.command), replace(scene, gpus=lambda: gpus) if gpus else scene)
+
+
+def _stands_for(command: tuple[str, ...]) -> tuple[str, ...]:
+    """SGLang's command line: of a simulated server that which it stands for."""
+    simulated = SimulatedSGLang()
+    return simulated.stands_for(command)[1] if simulated.recognises(command) else command
+
+
 def _drafting(command: tuple[str, ...], engine: SGLang, depth: int) -> Sequence[str]:
     """The command line with drafts; where it names no method, with the model's own layers."""
     try:
@@ -101,10 +120,17 @@ def _rounds(run: Path, target: Target) -> tuple[Measured, ...]:
 
     record = RunDirectory.open(run).load()
     info = record.info
-    if info.engine != target.engine.name or not same_model(info.command, target.command, target.version):
+    ours, theirs = _stands_for(target.command), _stands_for(tuple(info.command))
+    if info.engine != target.engine.name or not same_model(theirs, ours, target.version):
         raise BadInputError(
             f"{run} measured another model, or another number of GPUs: its rounds are not this service's",
             evidence=(info.service,),
             next_step="name a run of this service, or leave --measured out",
+        )
+    if theirs != info.command and (pace := place_of(info.command).words.serve_speed) != 1.0:
+        raise BadInputError(
+            f"{run} measured a simulated server whose tokens came {pace:g} times faster: its rounds are none",
+            evidence=(info.service,),
+            next_step="name a run without --serve-speed, or leave --measured out",
         )
     return measured_rounds(derive(record))

@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from draftmark.cli import options
-from draftmark.cli.output import print_json, result_console
+from draftmark.cli.output import print_json, progress_console, result_console
 from draftmark.sim.words import Words, declare, words_of
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ draftmark tune 'cmd:draftmark sim --model … -- …'      in the place of a rea
 draftmark sim --model … --calibrate RUN --what-if 1,8,32 --depth 0..5 -- …      figures, nothing is served
 """
 _SCHEMA = "draftmark.sim/1"
+_LONG = 512  # requests at once
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -107,6 +108,11 @@ def _setups(args: argparse.Namespace, words: Words) -> Iterator[tuple[int, Setup
 def _arm(args: argparse.Namespace, depth: int, made: Setup, levels: tuple[int, ...]) -> dict[str, Any]:
     from draftmark.sim.whatif import figures
 
+    def told(level: int) -> dict[str, Any]:
+        if level >= _LONG:  # seconds, and more than in proportion
+            progress_console().print(f"depth {depth}, {level} at once", style="dim")
+        return asdict(figures(made, level, prompt=args.prompt_tokens, output=args.output_tokens, kinds=kinds))
+
     pools, starts = made.memory.pools, made.memory.starts
     learned = dict.fromkeys(made.acceptance.prompts.values())
     kinds = tuple(args.kind.split(",")) if args.kind else tuple(learned or made.acceptance.chances)
@@ -115,10 +121,7 @@ def _arm(args: argparse.Namespace, depth: int, made: Setup, levels: tuple[int, .
         "fits": starts,
         "kv_tokens": pools.tokens if starts else None,
         "max_running_requests": pools.running if starts else None,
-        "levels": [
-            asdict(figures(made, level, prompt=args.prompt_tokens, output=args.output_tokens, kinds=kinds))
-            for level in (levels if starts else ())
-        ],
+        "levels": [told(level) for level in (levels if starts else ())],
     }
 
 

@@ -94,25 +94,25 @@ class SimulatedSGLang(SGLang):
 
     def fit(self, command: Sequence[str], arms: Sequence[Arm], scene: FitScene) -> Fit | None:
         """What `draftmark fit` says of SGLang on these cards, and what the simulated server has, exactly."""
-        from draftmark.sim.memory import read_file
-
-        words = place_of(command).words
-        verdict = SGLang(method=self._bring).fit(
-            self._real(command),
-            arms,
-            replace(
-                scene,
-                read=read_file,
-                gpus=lambda: (cards_of(words.gpus).gpu,),
-                version=words.version,
-                model_dir=model_of(words.model).path,
-            ),
-        )
+        verdict = SGLang(method=self._bring).fit(self._real(command), arms, self.scene(command, scene))
         if verdict is None or scene.log is not None:
             return verdict
         told = "the server is simulated: it has what is estimated here, to the token"
         exact = tuple(self._exact(command, each) for each in verdict.arms)
         return replace(verdict, arms=exact, assumptions=(*verdict.assumptions, told))
+
+    def scene(self, command: Sequence[str], scene: FitScene) -> FitScene:
+        """A host with the files and the cards that are simulated."""
+        from draftmark.sim.memory import read_file
+
+        words = place_of(command).words
+        return replace(
+            scene,
+            read=read_file,
+            gpus=lambda: (cards_of(words.gpus).gpu,),
+            version=words.version,
+            model_dir=model_of(words.model).path,
+        )
 
     def _exact(self, command: Sequence[str], arm: FitArm) -> FitArm:
         """The verdict without what may be off in life."""

@@ -108,4 +108,8 @@ def cards_of(text: str) -> Cards:
     if found is None:
         raise UsageError("--gpus is empty", next_step="--gpus h200")
     name = found[2]
-    return Cards(count=int(found[1] or 1), gpu=gpu_of(name), kind=name)
+    try:
+        gpu = gpu_of(name)
+    except UsageError as error:  # in the words of an option that is not here
+        raise UsageError(f"--gpus {text[:60]}: neither a known card nor a size", next_step=error.next_step) from None
+    return Cards(count=int(found[1] or 1), gpu=gpu, kind=name)

@@ -21,6 +21,8 @@ from draftmark.sim.presets import Cards, Model, cards_of, model_of
 from draftmark.sim.scheduler import Limits
 from draftmark.sim.words import Words
 
+_PORTS = 65_536
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
@@ -73,7 +75,7 @@ def setup(words: Words) -> Setup:
 
     Raises:
         LauncherError: SGLang of this version would refuse the flags.
-        UsageError: The cards are too few.
+        UsageError: The cards are too few, or the port is none.
         BadInputError: The model, or what it is calibrated from, cannot be used.
     """
     model, cards, rules = model_of(words.model), cards_of(words.gpus), rules_for(words.version)
@@ -89,7 +91,7 @@ def setup(words: Words) -> Setup:
 
         cost, acceptance = calibrated(words.calibrate, cost, acceptance)
     sizes = list(batch_sizes(memory))
-    return Setup(
+    made = Setup(
         words=words,
         rules=rules,
         command=command,
@@ -102,6 +104,9 @@ def setup(words: Words) -> Setup:
         limits=_limits(memory, sizes),
         args=server_args(memory, rules.minor, seed=words.seed, graph_sizes=sizes),
     )
+    if not 0 < made.port < _PORTS:
+        raise UsageError(f"--port {made.port} is none", next_step=f"--port N, from 1 to {_PORTS - 1}")
+    return made
 
 
 def _enough_cards(memory: Memory, cards: Cards) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import NoReturn
 
+from draftmark.engines.sglang.versions import read_minors
 from draftmark.errors import UsageError
 
 DEATHS = ("kv-start", "runtime-oom", "watchdog", "killed-child", "hang", "self-kill")
@@ -54,7 +55,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", required=True, metavar="NAME|DIR", help="a model by name, or a directory")
     parser.add_argument("--gpus", default="h200", metavar="[N x]CARD", help="such as 4xrtx-pro-6000 (default h200)")
     parser.add_argument(
-        "--sglang-version", default=VERSION, metavar="V", help=f"whose flags, log and memory (default {VERSION})"
+        "--sglang-version", type=_version, default=VERSION, metavar="V", help=f"whose flags, log and memory (default {VERSION})"
     )
     parser.add_argument(
         "--speed",
@@ -177,9 +178,19 @@ def place_of(command: Sequence[str]) -> Place:
     return Place((*command[:at], *own), words)
 
 
+def _version(text: str) -> str:
+    known = read_minors()
+    found = re.fullmatch(r"v?0\.5\.([0-9]{1,3})(?:[.+-]?[a-z][a-z0-9.+]*)?", text, re.ASCII)
+    if found is None or not known[0] <= int(found[1]) <= known[-1]:
+        raise argparse.ArgumentTypeError(
+            f"{text[:40]!r} is not simulated: 0.5.{known[0]} to 0.5.{known[-1]} are"
+        )
+    return text
+
+
 def _number(text: str) -> float:
     if re.fullmatch(r"[0-9]+(\.[0-9]*)?|\.[0-9]+", text) is None:
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no number")
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no number from 0 up")
     return float(text)
 
 
