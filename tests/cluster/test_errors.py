@@ -243,7 +243,10 @@ def test_this_python_is_asked_for_ray_only_where_a_cluster_is(monkeypatch: pytes
 @pytest.mark.parametrize(
     ("words", "step"),
     [
-        ("Version mismatch: started with:\nRay: 2.60.0\nPython: 3.11.7\nThis:\nRay: 2.41.0\nPython: 3.12.1", "ray==…"),
+        (
+            "Version mismatch: started with:\nRay: 2.60.0\nPython: 3.11.7\nThis:\nRay: 2.41.0\nPython: 3.12.1",
+            "ray==…",
+        ),
         ("Ray Client requires pip package `ray[client]`.", "pip install 'ray[client]'"),
         ("Connection refused", "ray start --head"),
     ],

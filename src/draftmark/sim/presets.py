@@ -111,5 +111,7 @@ def cards_of(text: str) -> Cards:
     try:
         gpu = gpu_of(name)
     except UsageError as error:  # in the words of an option that is not here
-        raise UsageError(f"--gpus {text[:60]}: neither a known card nor a size", next_step=error.next_step) from None
+        raise UsageError(
+            f"--gpus {text[:60]}: neither a known card nor a size", next_step=error.next_step
+        ) from None
     return Cards(count=int(found[1] or 1), gpu=gpu, kind=name)

@@ -55,7 +55,11 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", required=True, metavar="NAME|DIR", help="a model by name, or a directory")
     parser.add_argument("--gpus", default="h200", metavar="[N x]CARD", help="such as 4xrtx-pro-6000 (default h200)")
     parser.add_argument(
-        "--sglang-version", type=_version, default=VERSION, metavar="V", help=f"whose flags, log and memory (default {VERSION})"
+        "--sglang-version",
+        type=_version,
+        default=VERSION,
+        metavar="V",
+        help=f"whose flags, log and memory (default {VERSION})",
     )
     parser.add_argument(
         "--speed",
@@ -182,9 +186,7 @@ def _version(text: str) -> str:
     known = read_minors()
     found = re.fullmatch(r"v?0\.5\.([0-9]{1,3})(?:[.+-]?[a-z][a-z0-9.+]*)?", text, re.ASCII)
     if found is None or not known[0] <= int(found[1]) <= known[-1]:
-        raise argparse.ArgumentTypeError(
-            f"{text[:40]!r} is not simulated: 0.5.{known[0]} to 0.5.{known[-1]} are"
-        )
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not simulated: 0.5.{known[0]} to 0.5.{known[-1]} are")
     return text
 
 

@@ -9,7 +9,9 @@ from typing import Any
 
 DEEPEST = 256  # a deeper one is a slip
 LARGEST = 65_536  # requests at once
-_DEPTH = re.compile(r"\s*(?:(?:d|k|depth|steps|num_steps)[\s_=-]*)?([0-9]{1,6})(?:\.0+)?\s*", re.ASCII | re.IGNORECASE)
+_DEPTH = re.compile(
+    r"\s*(?:(?:d|k|depth|steps|num_steps)[\s_=-]*)?([0-9]{1,6})(?:\.0+)?\s*", re.ASCII | re.IGNORECASE
+)
 _LEVEL = re.compile(r"(?:.*?[^0-9.])?([0-9]{1,6})(?:\.0+)?\s*", re.ASCII | re.DOTALL)
 _OFF = frozenset({"off", "none", "no", "baseline-off"})
 

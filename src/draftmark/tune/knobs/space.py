@@ -132,7 +132,9 @@ def _names(spec: KnobSpec, wanted: str, text: str) -> list[str]:
     values = list(dict.fromkeys(piece.strip() for piece in wanted.split(",")))
     for value in values:
         if ".." in value:
-            raise UsageError(f"--knob {text}: {spec.name} takes names, which have no range", next_step=_example(spec))
+            raise UsageError(
+                f"--knob {text}: {spec.name} takes names, which have no range", next_step=_example(spec)
+            )
         if not _NAME.fullmatch(value) or (spec.values and value not in spec.values):
             raise UsageError(
                 f"--knob {text}: {spec.name} does not take {value!r}",
