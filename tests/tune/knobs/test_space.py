@@ -99,3 +99,7 @@ def test_the_example_is_of_the_knob_that_was_asked_for() -> None:
     with pytest.raises(UsageError) as caught:
         parsed("slots=many")
     assert str(caught.value.next_step).startswith("--knob slots=8..64")
+    tree = {"topk": KnobSpec(name="topk", flag="--topk", kind=KnobKind.WHOLE, step=1, least=1)}
+    with pytest.raises(UsageError) as caught:
+        parse_knobs(("topk=0..4",), tree, "sglang")
+    assert caught.value.next_step == "--knob topk=1..4, or =1,2"

@@ -103,7 +103,7 @@ class OptunaStudy:
                 f"the study at {without_password(self._url)} cannot be used",
                 evidence=(f"{type(error).__name__}: {told}",),
                 next_step="check --study: sqlite:////path/study.db, or postgresql://HOST/DATABASE with its driver: "
-                "pip install psycopg2-binary",
+                "pip install psycopg2-binary; a broken study.db of a run can be removed, --resume does without it",
             ) from error
 
     # --- kept ---------------------------------------------------------------------------------------------

@@ -201,6 +201,9 @@ def _told(spec: KnobSpec, piece: str, text: str) -> Decimal:
 
 
 def _example(spec: KnobSpec) -> str:
+    if spec.kind is KnobKind.WHOLE and spec.step is not None:
+        low = max(spec.least, 1)
+        return f"--knob {spec.name}={low}..{low + 3}, or ={low},{low + 1}"
     return f"--knob {spec.name}{_EXAMPLES[spec.kind]}"
 
 
