@@ -414,7 +414,7 @@ def drain(*_):
         os.kill(child, signal.SIGKILL)
     os._exit(0)
 signal.signal(signal.SIGTERM, drain)
-print("ready", flush=True)
+os.write(1, b"ready\\n")  # in one piece: the signal may come before a print has ended its line
 while True:
     time.sleep(60)
 """

@@ -54,6 +54,15 @@ def test_the_founding_figures_at_other_depths(depths: tuple[int, ...]) -> None:
     assert len(done.tried) <= 3
 
 
+@pytest.mark.parametrize("slope", [1.5, 2, 3, 6])
+@pytest.mark.parametrize("deepest", [4, 6, 8])
+def test_off_is_best_is_found_in_two_restarts(slope: float, deepest: int) -> None:
+    """Also where each depth loses so little that the next shallower one might be level."""
+    done = replay(parsed({str(k): 100 - slope * k for k in range(deepest + 1)}))
+    assert done.choice.depth == 0
+    assert len(done.tried) <= 2
+
+
 def test_its_document() -> None:
     done = replay(parsed(founding()))
     told = json.loads(json.dumps(document(done, "founding.json"), allow_nan=False))

@@ -16,10 +16,8 @@ from draftmark.model import Arm
 from draftmark.tune.forecast import Figure, Forecast, Seen, forecast, summary
 
 _LIKELY = 0.05  # a chance below it to beat the choice by more than the margin is not worth a restart
-_LIKELY_LATE = (
-    0.2  # ... and after so many restarts, or fewer that were all in vain: a further one must promise more
-)
-_LATE, _VAIN = 4, 2
+_LATE, _LIKELY_LATE = 4, 0.2  # ... and after so many restarts a further one must promise more
+_VAIN, _LIKELY_VAIN = 2, 0.5  # ... and after so many that found nothing better than the baseline, be likely to
 _SURE = 0.75  # that a depth is faster than the baseline, before it is called better; or slower on the other axis
 _LEVEL = (
     0.10  # how much less likely than another a depth may be within the margin of the best, and be level with it
@@ -253,7 +251,7 @@ class Search:
             gain[k] = _mean([max(value - 1.0, 0.0) for value in beats]) / self.problem.minutes.get(k, 1.0)
         restarts = len(self._seen) - 1
         vain = restarts >= _VAIN and kept == self.problem.baseline
-        enough = _LIKELY_LATE if vain or restarts >= _LATE else _LIKELY
+        enough = _LIKELY_VAIN if vain else _LIKELY_LATE if restarts >= _LATE else _LIKELY
         likely = [k for k in self.open if chance[k] >= enough]
         if not likely:
             nearest = max(self.open, key=lambda k: (chance[k], -k))
