@@ -7,8 +7,8 @@ import signal
 import pytest
 from hypothesis import is_hypothesis_test, settings
 
-# The gate tries the same examples each time: luck judges no change. `make explore` tries new ones.
-settings.register_profile("repeatable", derandomize=True, deadline=None)
+# The gate tries the same few examples each time: luck judges no change. `make explore` tries new ones, and more.
+settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=40)
 settings.register_profile("explore", deadline=None, print_blob=True)
 settings.load_profile("repeatable")
 

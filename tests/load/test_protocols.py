@@ -224,7 +224,7 @@ def test_the_servers_words_are_kept_and_cut(body: bytes, detail: str) -> None:
     assert (got.error, got.detail) == ("http-502", detail)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(st.integers(0, 400), max_size=8))
 def test_a_character_cut_in_two_is_one_character(cuts: list[int]) -> None:
     events = [delta("ü€"), delta("🙂", "stop"), "[DONE]"]

@@ -27,7 +27,7 @@ from .voices import crowded
 
 here = pytest.mark.skipif(not CORPUS.exists(), reason="no labelled cases at ../shared/corpus")
 MANY = "10 000 lines"
-PER_CASE = 4
+PER_CASE = 2
 
 JOURNAL = (
     b"2026-06-02T03:10:16+0000 box-7 systemd[1]: Stopping llm.service - LLM...\n"
@@ -79,7 +79,7 @@ def test_no_change_makes_it_another_cause() -> None:
 def test_nearly_all_verdicts_stay() -> None:
     tried = [one for one in outcomes() if one.kind != SKIPPED]
     lost = [f"{one.case}, {one.change}: {one.detail}" for one in tried if one.kind != SAME]
-    assert len(tried) > 250
+    assert len(tried) > 100
     assert len(lost) <= 0.01 * len(tried), lost
 
 

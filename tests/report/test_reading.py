@@ -80,7 +80,7 @@ def test_every_report_survives_any_one_thing_missing(load: Load, screen: Any) ->
                 print_result(document, printed.console)
                 assert printed.text.strip()
                 assert render_markdown(document)
-                if value != []:  # the same to a tolerant reader as None; a page takes its time
+                if value is None:  # a page takes its time
                     assert "</html>" in render_html(document, title="t")
 
 

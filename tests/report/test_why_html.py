@@ -161,7 +161,7 @@ def test_lines_without_a_time_are_in_the_list_alone() -> None:
 
 
 @given(st.text(max_size=120))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_whatever_a_line_says_the_page_stays_whole(text: str) -> None:
     page = Page(render_html(safe(verdicts.everywhere(text))))
     assert (page.open, page.unbalanced, page.comments, len(page.scripts)) == ([], [], [], 1)

@@ -69,7 +69,7 @@ def test_foreign_text_is_inert() -> None:
 
 
 @given(st.text(max_size=120))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_whatever_a_line_says_the_ticket_stays_in_order(said: str) -> None:
     markdown = render_markdown(safe(verdicts.everywhere(said)))
     prose = without_code(markdown)

@@ -135,7 +135,7 @@ def test_passwords_in_urls_are_refused_and_not_shown(scheme: str, rest: str) -> 
         assert "--header 'Authorization: Bearer" in caught.value.next_step
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.text(alphabet="ab\u00fc\u0378./:@[]%?#1\ud800", max_size=14))
 def test_a_url_is_ascii_or_refused(rest: str) -> None:
     with contextlib.suppress(UsageError):
@@ -144,7 +144,7 @@ def test_a_url_is_ascii_or_refused(rest: str) -> None:
         assert parse_reference(f"url:{target}").target == target
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(words)
 @example(["~", "|", "$x", "`", "a\\\nb", "\n", ""])
 def test_what_shlex_joins_is_split_again(argv: list[str]) -> None:

@@ -9,10 +9,10 @@ from bench.search.methods import METHODS, Trials, draftmark, golden_section, gri
 from bench.search.picture import Outcome, drawn, share_within, table
 from bench.search.surfaces import draw, regret
 
-SEEDS = range(7000, 7012)
+SEEDS = range(7000, 7008)
 
 
-@pytest.mark.parametrize("seed", range(7000, 7040))
+@pytest.mark.parametrize("seed", range(7000, 7020))
 def test_surfaces_are_what_they_say(seed: int) -> None:
     s = draw(seed)
     assert s == draw(seed)
@@ -38,7 +38,7 @@ def test_the_search_is_near_the_best_in_a_few_restarts_and_starts_nothing_that_d
         regrets.append(regret(trials.surface, draftmark(trials)))
         restarts.append(trials.restarts)
         assert trials.misfits == 0
-    assert sum(r <= 0.02 for r in regrets) >= len(SEEDS) - 3
+    assert sum(r <= 0.02 for r in regrets) >= len(SEEDS) - 2
     assert sorted(restarts)[len(restarts) // 2] <= 3
     assert max(restarts) <= 5
 

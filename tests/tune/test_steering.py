@@ -336,9 +336,9 @@ def test_off_stays_where_drafts_cost_more_than_they_bring(tmp_path: Path) -> Non
 @pytest.mark.slow
 def test_no_winner_is_named_where_depth_makes_no_difference(tmp_path: Path) -> None:
     named = 0
-    for seed in range(6):
+    for seed in range(2):
         lab = Lab(tmp_path / str(seed), world(noise=0.03, seed=seed), concurrency=(1, 8))
         result = lab.run()
         named += result["exit_status"] == 10
         assert len(lab.started) <= forecast_trials(len(DEPTHS) - 1, 2)[1]
-    assert named <= 1
+    assert not named

@@ -88,13 +88,13 @@ def check(source: Source, content: bytes) -> None:
         line.raw.encode()
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(contents)
 def test_any_bytes(content: bytes) -> None:
     check(read_bytes("x", content, hints=HINTS), content)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(contents, st.integers(min_value=1, max_value=64))
 def test_any_bytes_read_as_if_they_were_many(content: bytes, size: int) -> None:
     blocks = (content[at : at + size] for at in range(0, len(content), size))
@@ -102,7 +102,7 @@ def test_any_bytes_read_as_if_they_were_many(content: bytes, size: int) -> None:
 
 
 @settings(
-    max_examples=60,
+    max_examples=30,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )

@@ -83,7 +83,7 @@ def test_other_lines_of_one_length_stay_as_they_are(lines: list[str]) -> None:
     assert [line.number for line in read(lines)] == list(range(1, len(lines) + 1))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     st.lists(st.sampled_from([*LOG, "", "x" * 100, "^" * 100, "\x1b[0m", "é" * 50, "0: ", "[" * 100]), max_size=80)
 )

@@ -227,7 +227,7 @@ _PARTS = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shell", ["bash", "dash"])
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(st.sampled_from(_PARTS), max_size=10).map("".join))
 def test_a_shell_agrees(shell: str, text: str) -> None:
     """Where words are told, the shell has the same ones."""
