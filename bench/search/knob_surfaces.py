@@ -53,7 +53,7 @@ class KnobSurface:
     matter: tuple[int, ...]
     truth: dict[Point, tuple[float, float]]
     _worth: dict[Point, float] = field(default_factory=dict)
-    _best: list[float] = field(default_factory=list)
+    _best: list[tuple[float, int]] = field(default_factory=list)
 
     def fits(self, point: Point) -> bool:
         """Whether the memory is there."""
@@ -69,19 +69,22 @@ class KnobSurface:
         """By how much a setting falls short of the best that fits, as a share.
 
         The best is the fastest alone among those that lose no throughput by more than the margin; where none gains
-        alone, the one with most throughput. A loss of throughput within two standard deviations of a figure does
-        not count against what was chosen.
+        alone, the one with most throughput among those that do not lose alone. A loss on that other axis which noise
+        may hide, two standard deviations of a figure, does not count against what was chosen.
         """
         if not self._worth:
             points = list(self.truth)
-            found = worth([self.truth[p][LOW] for p in points], [self.truth[p][HIGH] for p in points], MARGIN)
+            pairs = [self.truth[p] for p in points]
+            found = worth([pair[LOW] for pair in pairs], [pair[HIGH] for pair in pairs], MARGIN)
             self._worth.update(zip(points, found, strict=True))
-            self._best.append(max(found))
-        low, high = self.truth[point]
+            alone = any(low > 1.0 + MARGIN and high >= 1.0 / (1.0 + MARGIN) for low, high in pairs)
+            self._best.append((max(found), LOW if alone else HIGH))
+        best, axis = self._best[0]
+        pair = self.truth[point]
         mine = self._worth[point]
-        if high >= 1.0 / (1.0 + MARGIN) - 2.0 * self.noise:
-            mine = max(mine, low)
-        return max(1.0 - mine / self._best[0], 0.0)
+        if pair[HIGH if axis == LOW else LOW] >= 1.0 / (1.0 + MARGIN) - 2.0 * self.noise:
+            mine = max(mine, pair[axis])
+        return max(1.0 - mine / best, 0.0)
 
 
 def draw_knobs(seed: int) -> KnobSurface:

@@ -21,8 +21,7 @@ BUDGET = 15
 _MATTERS = 0.15  # chance below which a knob is left as it runs
 _LIKELY = 0.05  # chance of beating the best by more than the margin, below which a restart is not worth it
 _SURE = 0.75  # that a setting is faster than what runs, before it is called better
-_LOSS_SDS = 1.0  # a loss on the other axis is one if it is seen beyond so many standard deviations
-_GAIN_SDS = 0.67  # a gain for a single request is one if it is seen beyond so many: at three to one
+_SEEN_SDS = 1.0  # a gain for a single request, or a loss on the other axis, is one beyond so many sds of doubt
 _DRAWS = 64
 _LOOKED_AT = 150  # candidates of which all hypotheses are asked; the others by the heaviest alone
 _CANDIDATES = 5000
@@ -389,7 +388,7 @@ class KnobSearch:
         """
         if len(values) == 1:
             return values[0]
-        doubt = [0.0, 0.0] if beliefs is None else [_LOSS_SDS * b.sd for b in beliefs]
+        doubt = [0.0, 0.0] if beliefs is None else [_SEEN_SDS * b.sd for b in beliefs]
         loss = -math.log1p(self.problem.margin)
         low, high = values
         if self._gains_alone:
@@ -403,7 +402,7 @@ class KnobSearch:
         if self._alone is None or self._model is None:
             pairs = [self._beliefs(point) for point in self.measured]
             self._alone = any(
-                low.mean - _GAIN_SDS * low.sd > within and high.mean + _LOSS_SDS * high.sd >= -within
+                low.mean - _SEEN_SDS * low.sd > within and high.mean + _SEEN_SDS * high.sd >= -within
                 for low, high in pairs
             )
         return self._alone
