@@ -1,7 +1,7 @@
 """Searches of five knobs side by side: `python -m bench.search knobs [--surfaces 50] [--first SEED]`.
 
 Draws surfaces (`bench.search.knob_surfaces` says how), lets every method search them with 15 restarts, and prints
-the table of docs/knobs.md. The search was built on seeds 1000 to 1059 and 2000 to 2025; these begin at 700000.
+the table of docs/knobs.md. The search was built on seeds 1000 to 3299; these begin at 700000.
 
 Optuna (`pip install 'draftmark[search]'`) takes part where it is installed; its Gaussian process needs torch and
 scipy, too, and is left out without them. `--keep FILE` writes what a run found, `--beside FILE` puts it into
