@@ -38,13 +38,13 @@ def _session(mode: Mode, names: list[str]) -> int:
     print(f"{mode}: booted in {time.monotonic() - began:.1f} s", flush=True)
     wrong = 0
     try:
-        ask = has_judge()
+        users = USERS if has_judge() else ()
         for death in DEATHS:
             if mode in death.modes and (not names or death.name in names):
-                played = play(machine, death, ask=ask)
+                played = play(machine, death, users=users)
                 faults = wrong_evidence(played)
                 said = []
-                for user in USERS if ask else ():
+                for user in users:
                     faults += [f"{user}: {fault}" for fault in wrong_answers(played, user)]
                     document = played.answers[user].document or {}
                     said.append(f"{user}: {document.get('cause')} ({document.get('confidence')})")

@@ -213,7 +213,6 @@ DEATHS = (
     Death(
         name="kill-9",
         kill=kill,
-        quick=BOTH,
         journal=(KILLED,),
         properties=same(Result="signal"),
         cause="user-or-supervisor-sigkill",

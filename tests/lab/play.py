@@ -7,7 +7,7 @@ import json
 import secrets
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,7 +45,7 @@ class Played:
         journal: Messages about and from the unit, oldest first.
         kernel: Messages of the kernel.
         everything: All messages since the death began, of the kernel and of whatever else runs there.
-        answers: By user; empty when `why` was not asked.
+        answers: By user, of those who asked.
     """
 
     death: Death
@@ -60,8 +60,8 @@ class Played:
     seconds: float
 
 
-def play(machine: Machine, death: Death, *, ask: bool) -> Played:
-    """Make the death, look at what is left, ask why, and clean up."""
+def play(machine: Machine, death: Death, *, users: Sequence[str]) -> Played:
+    """Make the death, look at what is left, ask why as each user, and clean up."""
     began = time.monotonic()
     # a name of its own each time: the kernel log of a shared kernel remembers earlier sessions
     token = secrets.token_hex(3)
@@ -77,7 +77,7 @@ def play(machine: Machine, death: Death, *, ask: bool) -> Played:
         machine.check(["journalctl", "--sync"])
         properties = machine.show(unit)
         entries = _since(machine.journal(f"--since=@{since_s}"), mark)
-        answers = {user: ask_why(machine, unit, user) for user in USERS} if ask else {}
+        answers = {user: ask_why(machine, unit, user) for user in users}
     finally:
         _remove(machine, unit, files)
     seconds = time.monotonic() - began
