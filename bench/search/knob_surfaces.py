@@ -69,8 +69,8 @@ class KnobSurface:
         """By how much a setting falls short of the best that fits, as a share.
 
         The best is the fastest alone among those that lose no throughput by more than the margin; where none gains
-        alone, the one with most throughput among those that do not lose alone. A loss on that other axis which noise
-        may hide, two standard deviations of a figure, does not count against what was chosen.
+        alone, the one with most throughput among those that do not lose alone. A loss on that other axis which
+        noise may hide, two standard deviations of a figure, does not count against what was chosen.
         """
         if not self._worth:
             points = list(self.truth)
