@@ -27,7 +27,6 @@ from .voices import crowded
 
 here = pytest.mark.skipif(not CORPUS.exists(), reason="no labelled cases at ../shared/corpus")
 MANY = "10 000 lines"
-PER_CASE = 2
 
 JOURNAL = (
     b"2026-06-02T03:10:16+0000 box-7 systemd[1]: Stopping llm.service - LLM...\n"
@@ -54,10 +53,13 @@ def apply(name: str, files: dict[str, bytes] | None = None) -> Changed:
 
 
 def spread(number: int) -> list[str]:
-    """Some changes for the n-th case, so that every change is tried on many cases; the long one on a few."""
+    """One change for the n-th case, so that every change is tried on some; the long one on a few more.
+
+    `python -m bench.metamorphic` tries every change on every case.
+    """
     names = [name for name in CHANGES if name != MANY]
-    picked = [names[(number + step * 4) % len(names)] for step in range(PER_CASE)]
-    return [*picked, MANY] if number % 10 == 4 else picked
+    picked = [names[number % len(names)]]
+    return [*picked, MANY] if number % 20 == 4 else picked
 
 
 @cache  # no fixture: a fixture's work is traced, whatever its tests are marked with
@@ -79,7 +81,7 @@ def test_no_change_makes_it_another_cause() -> None:
 def test_nearly_all_verdicts_stay() -> None:
     tried = [one for one in outcomes() if one.kind != SKIPPED]
     lost = [f"{one.case}, {one.change}: {one.detail}" for one in tried if one.kind != SAME]
-    assert len(tried) > 100
+    assert len(tried) > 60
     assert len(lost) <= 0.01 * len(tried), lost
 
 
