@@ -18,6 +18,7 @@ from draftmark.tune.forecast import Seen, forecast
 
 DATA = Path(__file__).parents[1] / "data/sglang/h200"
 RESULT = DATA / "nextn-0.92.result.json"
+OTHER = DATA / "nextn-0.8.repeated.json"
 REPEATED = DATA / "nextn-0.92.repeated.json"
 # Simulated acceptance of 0.92 a draft: tok/s at 1 and 32 requests, accept length.
 SIMULATED = {
@@ -74,6 +75,28 @@ def test_depth_3_from_off_1_and_5_where_each_was_measured_three_times() -> None:
         figure = told.tok_s(3, c)
         assert figure.mean == pytest.approx(tok_s[3][c], rel=within)
         assert figure.low < tok_s[3][c] < figure.high
+
+
+@pytest.mark.parametrize(("depth", "lengths"), [(2, 0.015), (3, 0.01), (4, 0.01)])
+def test_depths_between_1_and_5_at_another_acceptance(depth: int, lengths: float) -> None:
+    """Measured after all of the model was built; depths off and 5 were started twice, the others once."""
+    depths = json.loads(OTHER.read_text())["depths"]
+    tok_s = {
+        int(k): {int(c): statistics.fmean(one["output_tok_s"]) for c, one in levels.items()}
+        for k, levels in depths.items()
+    }
+    length = {
+        int(k): statistics.fmean(one["accept_len"] for one in levels.values() if one["accept_len"])
+        for k, levels in depths.items()
+        if k != "0"
+    }
+    seen = [Seen(depth=k, tok_s=tok_s[k], acceptance=from_length(k, length[k]) if k else None) for k in (0, 1, 5)]
+    told = forecast(tuple(tok_s), seen, noise=0.03, concurrencies=(1, 8, 32), experts=EXPERTS)
+    assert told.acceptance.length(depth).mean == pytest.approx(length[depth], rel=lengths)
+    for c, within in ((1, 0.04), (8, 0.06), (32, 0.11)):
+        figure = told.tok_s(depth, c)
+        assert figure.mean == pytest.approx(tok_s[depth][c], rel=within)
+        assert figure.low < tok_s[depth][c] < figure.high
 
 
 def _counted(depth: int) -> AcceptanceEvidence:
