@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from draftmark.errors import Interrupted, UsageError
+from draftmark.load import workers as workers_module
 from draftmark.load.client import LoadPlan, LoadRun, run_load
 from draftmark.load.workers import merged_health, merged_words
 from draftmark.model import ClientHealth, Message, Prompt, RequestRecord, Workload
@@ -157,6 +158,22 @@ def test_an_exception_of_a_callback_leaves_no_process() -> None:
             run_load(server.url, plan(1000), workers=2, on_record=full)
         assert wait_until_closed(server)
     assert children() == before
+
+
+def test_a_listener_that_comes_late_still_reads_how_its_process_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine it does so while everything is closed already (an unhandled exception fails a test)."""
+    over = workers_module.Processes._over
+
+    def late(self: workers_module.Processes, worker: workers_module._Worker) -> None:
+        time.sleep(0.3)
+        over(self, worker)
+
+    def full(record: RequestRecord) -> None:
+        raise FullError
+
+    monkeypatch.setattr(workers_module.Processes, "_over", late)
+    with serving(answer(gap_s=0.01)) as server, pytest.raises(FullError):
+        run_load(server.url, plan(1000), workers=2, on_record=full)
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -273,7 +273,7 @@ class _Worker:
         how = signal.Signals(-status).name if status < 0 else f"exit status {status}"
         return f"{how}{': ' + lines[-1] if lines else ''}"
 
-    def close(self, deadline: float) -> None:
+    def end(self, deadline: float) -> None:
         """Wait until it is gone; by force at the deadline."""
         self.leave()
         try:
@@ -281,6 +281,9 @@ class _Worker:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+
+    def close(self) -> None:
+        """Let go of what it said: nobody listens any more."""
         if self.process.stdout is not None:
             self.process.stdout.close()
         self._errors.close()
@@ -341,9 +344,11 @@ class Processes:
             worker.leave()
         deadline = monotonic() + _END_S
         for worker in self._workers:
-            worker.close(deadline)
-        for thread in self._threads:
+            worker.end(deadline)
+        for thread in self._threads:  # each reads to the end of what its process said, and how that ended
             thread.join()
+        for worker in self._workers:
+            worker.close()
 
     def _listen(self, worker: _Worker) -> None:
         stdout = worker.process.stdout
@@ -353,7 +358,7 @@ class Processes:
             worker.hand_over()
             for frame in _frames(stdout):
                 self._take(worker, _decode_said(frame))
-        except (OSError, ValueError):  # closed by `close`
+        except (OSError, ValueError):  # it ended within a frame, or sent none
             pass
         with self._lock:
             self._over(worker)

@@ -15,7 +15,7 @@ from draftmark.service.ssh_command import KILL
 
 _STDERR_LIMIT = 1 << 16
 _AHEAD = 1 << 20  # output that is kept before anybody takes it
-_REAP_S = 2.0
+_REAP_S = 5.0  # a busy host takes seconds to run the watcher that kills, and its answer tells how the command ended
 _NOT_RUN = (126, 127)  # what sh says of a program that may not be executed, or is not there
 _SHOWN = 5
 
