@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from draftmark.load.answers import Answer, AnswerReader
@@ -215,7 +215,6 @@ def both(api: str, reads: list[tuple[float, bytes]], failure: str | None, most: 
 
 
 @pytest.mark.parametrize("api", ["openai", "sglang", "llamacpp"])
-@settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_both_ways_read_the_same_answer(api: str, data: st.DataObject) -> None:
     reads = data.draw(streams(api))
@@ -227,7 +226,6 @@ def test_both_ways_read_the_same_answer(api: str, data: st.DataObject) -> None:
     assert stepped == thorough
 
 
-@settings(max_examples=40, deadline=None)
 @given(data=st.data())
 def test_events_taken_together_say_what_each_would(data: st.DataObject) -> None:
     reads = data.draw(alike())

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from draftmark.errors import BadInputError, DraftmarkError, StorageError, UsageError
@@ -85,7 +85,6 @@ def test_a_file_of_requests_alone_is_measured_too(tmp_path: Path) -> None:
     assert derive(Head(), [one])["requests"] == 5
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_a_file_that_breaks_off_anywhere_is_read_as_far_as_it_goes(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

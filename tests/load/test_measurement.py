@@ -88,7 +88,6 @@ def loops(draw: st.DrawFn) -> tuple[int, int, list[RequestRecord]]:
     )
 
 
-@settings(max_examples=30, deadline=None)
 @given(loops(), st.randoms(use_true_random=False))
 def test_what_holds_of_every_closed_loop(
     loop: tuple[int, int, list[RequestRecord]], shuffle: random.Random
@@ -125,7 +124,6 @@ def test_what_holds_of_every_closed_loop(
         assert (got.itl_ms.mean or 0.0) * rest == pytest.approx(gaps * 1e3)
 
 
-@settings(max_examples=30, deadline=None)
 @given(loops(), st.floats(0.0, 1.0))
 def test_tokens_of_neighbouring_windows_add_up(loop: tuple[int, int, list[RequestRecord]], share: float) -> None:
     _, _, records = loop
@@ -313,7 +311,6 @@ def test_acceptance_from_the_counters_takes_in_the_warm_up() -> None:
     assert silent.acceptance.source == "requests"
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.lists(st.floats(0, 1e6), min_size=2, max_size=40))
 def test_percentiles_are_linear_between_ranks(values: list[float]) -> None:
     got = spread(values)
@@ -325,7 +322,6 @@ def test_percentiles_are_linear_between_ranks(values: list[float]) -> None:
     assert got.max == max(values)
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.lists(st.tuples(st.floats(0, 1e3), st.integers(0, 5)), max_size=20))
 def test_weights_are_repetitions(pairs: list[tuple[float, int]]) -> None:
     long = spread([value for value, weight in pairs for _ in range(weight)])

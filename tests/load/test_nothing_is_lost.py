@@ -59,7 +59,7 @@ def plans(draw: st.DrawFn) -> LoadPlan:
     )
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(
     plan=plans(),
     deeds=st.lists(st.sampled_from(DEEDS), min_size=1, max_size=8),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from draftmark.load.measurement import measure, steady_window
@@ -29,7 +29,6 @@ def test_a_stall_shows_in_the_latency_from_the_intended_send_and_not_in_the_plai
     assert got.completed_req_s == pytest.approx(200 / got.duration_s)
 
 
-@settings(max_examples=30, deadline=None)
 @given(
     st.lists(st.tuples(st.floats(0, 20), st.floats(0, 3), st.floats(0.01, 2)), min_size=1, max_size=30),
     st.booleans(),

@@ -5,7 +5,7 @@ import json
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from draftmark.load.answers import MOST_TOKENS, OVERRUN_TOKENS, Answer, AnswerReader, read_exchange, refusal
@@ -224,7 +224,6 @@ def test_the_servers_words_are_kept_and_cut(body: bytes, detail: str) -> None:
     assert (got.error, got.detail) == ("http-502", detail)
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.lists(st.integers(0, 400), max_size=8))
 def test_a_character_cut_in_two_is_one_character(cuts: list[int]) -> None:
     events = [delta("ü€"), delta("🙂", "stop"), "[DONE]"]

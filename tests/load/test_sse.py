@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from draftmark.load.sse import SseSplitter
@@ -28,7 +28,6 @@ def split(stream: bytes, cuts: list[int]) -> list[bytes]:
     return [e for a, b in pairwise(places) for e in splitter.feed(stream[a:b])]
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_any_split_of_the_bytes_gives_the_same_events(data: st.DataObject) -> None:
     events = data.draw(st.lists(st.lists(DATA, min_size=1, max_size=3), max_size=6))

@@ -751,7 +751,7 @@ def placed(rows: list[Line], name: str) -> Source:
     return Source(name, Kind.LOG, tuple(made), len(made))
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(spoken | broken, max_size=25), st.lists(spoken | broken, max_size=10))
 def test_no_lines_break_the_answer(rows: list[Line], more: list[Line]) -> None:
     answer = verdict(placed(rows, "service.log"), placed(more, "journal.log"))

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from draftmark.model import Evidence
@@ -136,7 +136,6 @@ TEXT = st.text(st.characters(codec="utf-8"), max_size=200) | st.sampled_from(
 
 
 @given(text=TEXT, width=st.integers(20, 200), phase=st.none() | st.sampled_from(Phase))
-@settings(max_examples=30, deadline=None)
 def test_any_text_gives_a_card_that_fits(text: str, width: int, phase: Phase | None) -> None:
     from rich.cells import cell_len
     from rich.console import Console

@@ -9,7 +9,7 @@ from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from draftmark.model import Evidence
@@ -161,7 +161,6 @@ def test_lines_without_a_time_are_in_the_list_alone() -> None:
 
 
 @given(st.text(max_size=120))
-@settings(max_examples=30, deadline=None)
 def test_whatever_a_line_says_the_page_stays_whole(text: str) -> None:
     page = Page(render_html(safe(verdicts.everywhere(text))))
     assert (page.open, page.unbalanced, page.comments, len(page.scripts)) == ([], [], [], 1)

@@ -7,7 +7,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from draftmark.model import Evidence
@@ -69,7 +69,6 @@ def test_foreign_text_is_inert() -> None:
 
 
 @given(st.text(max_size=120))
-@settings(max_examples=30, deadline=None)
 def test_whatever_a_line_says_the_ticket_stays_in_order(said: str) -> None:
     markdown = render_markdown(safe(verdicts.everywhere(said)))
     prose = without_code(markdown)

@@ -7,7 +7,7 @@ import shlex
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from draftmark.run.redact import HIDDEN, Redactor, command, environment, text
@@ -261,7 +261,6 @@ ANY = st.text(st.characters(codec="utf-8"), max_size=30) | st.sampled_from(
 )
 
 
-@settings(max_examples=40, deadline=None)
 @given(SECRETS, ANY, ANY, st.booleans())
 def test_a_random_value_is_gone_wherever_it_stands(secret: str, before: str, after: str, as_extra: bool) -> None:
     if as_extra:
@@ -285,7 +284,6 @@ def test_a_random_value_is_gone_wherever_it_stands(secret: str, before: str, aft
         assert all(secret not in word for word in redactor.command([before, whole, after]))
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.lists(ANY, max_size=6).map("".join), st.lists(ANY, max_size=5))
 def test_hiding_twice_changes_nothing_and_words_stay_words(line: str, words: list[str]) -> None:
     assert len(command(words)) == len(words)

@@ -135,7 +135,6 @@ def test_passwords_in_urls_are_refused_and_not_shown(scheme: str, rest: str) -> 
         assert "--header 'Authorization: Bearer" in caught.value.next_step
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.text(alphabet="ab\u00fc\u0378./:@[]%?#1\ud800", max_size=14))
 def test_a_url_is_ascii_or_refused(rest: str) -> None:
     with contextlib.suppress(UsageError):
@@ -144,7 +143,6 @@ def test_a_url_is_ascii_or_refused(rest: str) -> None:
         assert parse_reference(f"url:{target}").target == target
 
 
-@settings(max_examples=30, deadline=None)
 @given(words)
 @example(["~", "|", "$x", "`", "a\\\nb", "\n", ""])
 def test_what_shlex_joins_is_split_again(argv: list[str]) -> None:
@@ -161,7 +159,6 @@ def test_splits_as_shlex_does_or_refuses(text: str) -> None:
             assert list(got) == shlex.split(text)
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.text(alphabet="ab '\"\\~=/#{:,.", max_size=14))
 def test_splits_as_a_shell_does(text: str) -> None:
     """Where no shell is needed the words are those that a shell would pass."""

@@ -308,7 +308,7 @@ _KEYS = st.sampled_from(
 _TOP = st.sampled_from(["baseline", "objective", "concurrency", "noise", "topk", "minutes", "tie_margin", "depths"])
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.dictionaries(st.integers(0, 12).map(str), st.dictionaries(_KEYS, _VALUE, max_size=5) | _LEAF, max_size=5),
     st.dictionaries(_TOP, _VALUE, max_size=4),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from draftmark.engines.model_config import ModelShape, UnknownArchitectureError, read_shape
@@ -157,7 +157,6 @@ def test_layers_that_are_no_words(blocks: object) -> None:
         read_shape({**CONFIGS["nemotron-nano-9b-v2"], "hybrid_override_pattern": blocks})
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_any_value_in_any_field_is_read_or_refused(data: st.DataObject) -> None:
     config = copy.deepcopy(CONFIGS[data.draw(st.sampled_from(sorted(CONFIGS)))])
@@ -175,7 +174,6 @@ def test_any_value_in_any_field_is_read_or_refused(data: st.DataObject) -> None:
     assert weights.bytes > 0
 
 
-@settings(max_examples=40, deadline=None)
 @given(json_values)
 def test_any_quantization_config_is_read_or_refused(table: object) -> None:
     try:
@@ -191,7 +189,6 @@ METHOD_FIELDS = [
 ]  # fmt: skip
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.sampled_from(METHODS), st.dictionaries(st.sampled_from(METHOD_FIELDS), json_values))
 def test_any_field_of_a_known_method_is_read_or_refused(method: str, table: dict[str, object]) -> None:
     try:

@@ -6,7 +6,7 @@ import argparse
 from functools import cache
 from typing import NoReturn
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from draftmark.engines.sglang.flags import meant, options, parse
@@ -65,7 +65,6 @@ def test_a_word_means_what_it_means_to_argparse(word: str, minor: int) -> None:
 VALUE = st.sampled_from(["1", "0.5", "x", "a=b", "-1", '{"a": 1}', "org/model"])
 
 
-@settings(max_examples=30)
 @given(st.lists(st.tuples(FLAG, st.lists(VALUE, max_size=3), st.booleans()), max_size=6), st.sampled_from([14, 23]))
 def test_values_are_given_to_the_flags_that_argparse_gives_them_to(
     groups: list[tuple[str, list[str], bool]], minor: int

@@ -112,7 +112,7 @@ def not_better(deeper: FitArm, shallower: FitArm, *, tokens: bool) -> None:
         assert more is None or less is None or more <= less
 
 
-@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(
     name=st.sampled_from(sorted(CONFIGS)), flags=FLAGS, method=METHODS, version=st.sampled_from(VERSIONS), mib=CARDS
 )

@@ -88,24 +88,20 @@ def check(source: Source, content: bytes) -> None:
         line.raw.encode()
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(contents)
 def test_any_bytes(content: bytes) -> None:
     check(read_bytes("x", content, hints=HINTS), content)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(contents, st.integers(min_value=1, max_value=64))
 def test_any_bytes_read_as_if_they_were_many(content: bytes, size: int) -> None:
     blocks = (content[at : at + size] for at in range(0, len(content), size))
     check(read_bytes("x", blocks, hints=HINTS, limits=TIGHT), content)
 
 
-@settings(
-    max_examples=30,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
-)
+@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(st.binary(max_size=200), st.sampled_from(["", "gz", "tar", "zip", "zst", "xz"]), st.data())
 def test_any_damage_to_a_packed_file(tmp_path: Path, content: bytes, form: str, data: st.DataObject) -> None:
     start = {

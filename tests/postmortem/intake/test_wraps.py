@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from draftmark.postmortem.intake import Hints, read_bytes
@@ -83,7 +83,6 @@ def test_other_lines_of_one_length_stay_as_they_are(lines: list[str]) -> None:
     assert [line.number for line in read(lines)] == list(range(1, len(lines) + 1))
 
 
-@settings(max_examples=30, deadline=None)
 @given(
     st.lists(st.sampled_from([*LOG, "", "x" * 100, "^" * 100, "\x1b[0m", "é" * 50, "0: ", "[" * 100]), max_size=80)
 )

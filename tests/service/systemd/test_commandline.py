@@ -10,7 +10,7 @@ from itertools import pairwise, product
 from pathlib import PurePath
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from draftmark.errors import RefusedError
@@ -111,7 +111,6 @@ def others(line: str, depth: int | None = None) -> list[str]:
     return sorted(raw, key=lambda word: (word in {"$EMPTY", "$NONE"}, word if word in {"$EMPTY", "$NONE"} else ""))
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     wrapper=_WRAPPER,
     words=st.lists(st.one_of(_WORD, _WORD, _SPEC), max_size=12),
@@ -131,7 +130,6 @@ def test_only_the_flags_of_the_arm_change(wrapper: str, words: list[str], gaps: 
     assert others(new, depth) == others(line, depth)
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     shell=st.sampled_from(["/bin/sh -c", "/bin/bash -lc", "/usr/bin/env bash -c"]),
     words=st.lists(
@@ -167,7 +165,6 @@ def test_only_the_flags_of_the_arm_change_in_a_script(shell: str, words: list[st
             assert spelled in whole
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     old=st.lists(st.sampled_from("abcd"), max_size=14),
     new=st.lists(st.sampled_from("abcd"), max_size=14),

@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from draftmark.service.systemd import shellwords
@@ -227,7 +227,6 @@ _PARTS = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shell", ["bash", "dash"])
-@settings(max_examples=40, deadline=None)
 @given(st.lists(st.sampled_from(_PARTS), max_size=10).map("".join))
 def test_a_shell_agrees(shell: str, text: str) -> None:
     """Where words are told, the shell has the same ones."""
