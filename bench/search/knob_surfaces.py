@@ -19,7 +19,7 @@ from random import Random
 
 from draftmark.model import Knob
 from draftmark.tune.knobs.space import Point, Space
-from draftmark.tune.search import worth
+from draftmark.tune.search import gains_alone, worth
 
 RANGES: dict[str, tuple[str, tuple[str, ...], bool]] = {
     "mem-fraction": ("--mem-fraction-static", tuple(f"0.{n}" for n in range(80, 93)), True),
@@ -74,15 +74,14 @@ class KnobSurface:
         """
         if not self._worth:
             points = list(self.truth)
-            pairs = [self.truth[p] for p in points]
-            found = worth([pair[LOW] for pair in pairs], [pair[HIGH] for pair in pairs], MARGIN)
+            low, high = zip(*(self.truth[p] for p in points), strict=True)
+            found = worth(low, high, MARGIN)
             self._worth.update(zip(points, found, strict=True))
-            alone = any(low > 1.0 + MARGIN and high >= 1.0 / (1.0 + MARGIN) for low, high in pairs)
-            self._best.append((max(found), LOW if alone else HIGH))
+            self._best.append((max(found), LOW if gains_alone(low, high, MARGIN) else HIGH))
         best, axis = self._best[0]
         pair = self.truth[point]
         mine = self._worth[point]
-        if pair[HIGH if axis == LOW else LOW] >= 1.0 / (1.0 + MARGIN) - 2.0 * self.noise:
+        if pair[1 - axis] >= 1.0 / (1.0 + MARGIN) - 2.0 * self.noise:
             mine = max(mine, pair[axis])
         return max(1.0 - mine / best, 0.0)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import statistics
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -64,11 +65,7 @@ def test_depth_3_from_off_1_and_5() -> None:
 
 
 def test_depth_3_from_off_1_and_5_where_each_was_measured_three_times() -> None:
-    depths = json.loads(REPEATED.read_text())["depths"]
-    tok_s = {
-        int(k): {int(c): statistics.fmean(one["output_tok_s"]) for c, one in levels.items()}
-        for k, levels in depths.items()
-    }
+    tok_s = means(json.loads(REPEATED.read_text())["depths"])
     seen = [Seen(depth=k, tok_s=tok_s[k], acceptance=_counted(k) if k else None) for k in (0, 1, 5)]
     told = forecast((0, 1, 3, 5), seen, noise=0.02, concurrencies=(1, 8, 32), experts=EXPERTS)
     for c, within in ((1, 0.05), (8, 0.10), (32, 0.10)):
@@ -81,10 +78,7 @@ def test_depth_3_from_off_1_and_5_where_each_was_measured_three_times() -> None:
 def test_depths_between_1_and_5_at_another_acceptance(depth: int, lengths: float) -> None:
     """Measured after all of the model was built; depths off and 5 were started twice, the others once."""
     depths = json.loads(OTHER.read_text())["depths"]
-    tok_s = {
-        int(k): {int(c): statistics.fmean(one["output_tok_s"]) for c, one in levels.items()}
-        for k, levels in depths.items()
-    }
+    tok_s = means(depths)
     length = {
         int(k): statistics.fmean(one["accept_len"] for one in levels.values() if one["accept_len"])
         for k, levels in depths.items()
@@ -97,6 +91,14 @@ def test_depths_between_1_and_5_at_another_acceptance(depth: int, lengths: float
         figure = told.tok_s(depth, c)
         assert figure.mean == pytest.approx(tok_s[depth][c], rel=within)
         assert figure.low < tok_s[depth][c] < figure.high
+
+
+def means(depths: dict[str, Any]) -> dict[int, dict[int, float]]:
+    """Tokens per second by depth and requests at once, over all that was measured of each."""
+    return {
+        int(k): {int(c): statistics.fmean(one["output_tok_s"]) for c, one in levels.items()}
+        for k, levels in depths.items()
+    }
 
 
 def _counted(depth: int) -> AcceptanceEvidence:

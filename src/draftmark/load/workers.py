@@ -358,7 +358,7 @@ class Processes:
             worker.hand_over()
             for frame in _frames(stdout):
                 self._take(worker, _decode_said(frame))
-        except (OSError, ValueError):  # it ended within a frame, or sent none
+        except (OSError, ValueError):  # its input was closed before it had its share, or it sent no message
             pass
         with self._lock:
             self._over(worker)

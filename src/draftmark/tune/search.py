@@ -312,10 +312,23 @@ def worth(
         A depth that loses on the other axis is worth no more than what it comes to there.
     """
     loss = 1.0 / (1.0 + margin)
-    fine_high = [b >= loss or i in level_high for i, b in enumerate(high)]
-    if any(a > 1.0 + margin and fine for a, fine in zip(low, fine_high, strict=True)):
-        return [a if fine else min(a, b) for a, b, fine in zip(low, high, fine_high, strict=True)]
-    return [b if a >= loss or i in level_low else min(a, b) for i, (a, b) in enumerate(zip(low, high, strict=True))]
+    pairs = list(enumerate(zip(low, high, strict=True)))
+    if gains_alone(low, high, margin, level_high):
+        return [a if b >= loss or i in level_high else min(a, b) for i, (a, b) in pairs]
+    return [b if a >= loss or i in level_low else min(a, b) for i, (a, b) in pairs]
+
+
+def gains_alone(
+    low: Sequence[float], high: Sequence[float], margin: float, level_high: Collection[int] = ()
+) -> bool:
+    """Whether some place gains on latency without a loss of throughput, so that latency is what counts.
+
+    Args: as of `worth`.
+    """
+    loss = 1.0 / (1.0 + margin)
+    return any(
+        a > 1.0 + margin and (b >= loss or i in level_high) for i, (a, b) in enumerate(zip(low, high, strict=True))
+    )
 
 
 def _name(depth: int) -> str:
